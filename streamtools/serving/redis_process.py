@@ -59,7 +59,7 @@ class RedisProcess:
     """Writes and reads runs on the server, and renews leases, for one process.
 
     The key of a run is its `log_key`. `answer(key, request)` answers a request of another process about a run.
-    `on_expired(key)` takes over a run whose lease may have expired.
+    `on_expired(self, key)` takes over a run whose lease may have expired.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RedisProcess:
         server: RedisServer,
         tasks: TaskGroup,
         answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
-        on_expired: Callable[[str], Awaitable[object]],
+        on_expired: Callable[[RedisProcess, str], Awaitable[object]],
     ) -> None:
         self.server = server
         self.messages = RedisMessages(server, tasks, answer)
@@ -406,7 +406,7 @@ class RedisProcess:
             return
         self._claiming.add(key)
         try:
-            await self._on_expired(key)
+            await self._on_expired(self, key)
         except Exception as error:  # another process may take the run over, or this process after the next expiry
             log.warning("run_not_taken_over", **loggable(error))
         finally:

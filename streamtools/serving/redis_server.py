@@ -1,4 +1,4 @@
-"""Access to the Redis server that all processes of a `RedisStore` share: keys, scripts, retries and messages.
+"""Access to a Redis server that the processes of a `RedisStore` share: keys, scripts, retries and messages.
 
 `owner` is the user to whom a run belongs. The driving process of a run is the process that produces its events.
 """
@@ -77,7 +77,7 @@ class RunState(NamedTuple):
 
 
 class RedisServer:
-    """Runs commands and scripts on the Redis server of one store."""
+    """Runs commands and scripts on one Redis server of a store."""
 
     def __init__(self, client: RedisClient, settings: StoreSettings) -> None:
         self.client = client
@@ -134,6 +134,11 @@ class RedisServer:
         args = ("EVAL", scripts.STATE, 2, keys.log, keys.meta, "" if seq is None else seq)
         first, last, token, claim_seq, is_over, written_by = await self.retry(*args, seconds=self.settings.max_outage)
         return RunState(first, last, token.decode(), claim_seq, bool(is_over), written_by)
+
+    async def read_result(self, key: str) -> bytes | None:
+        """Return the stored result of a run; None if the run has not ended or is unknown."""
+        result: bytes | None = await self.retry("HGET", self.run_keys(key).meta, "ended")
+        return result
 
 
 def milliseconds(seconds: float) -> int:

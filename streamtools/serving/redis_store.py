@@ -12,15 +12,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from hashlib import sha256
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from streamtools.errors import Code, DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
+from streamtools.errors import (
+    Code,
+    DecisionRefused,
+    Draining,
+    OwnerUnreachable,
+    RunNotFound,
+    TooManyRuns,
+    check_number,
+    described,
+)
 from streamtools.events import Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
@@ -51,9 +62,14 @@ _OWNER_LOST = "the process of the run has crashed, and another process continues
 class RedisStore:
     """Shares runs between processes: pass `RedisStore("redis://localhost")` to `Runs` in each process.
 
-    `url_or_client` is a URL, a client of redis-py or a `RedisClient`. The server is Redis 6.2 or later, or Valkey,
-    with or without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read
-    all runs with one blocking command. All keys start with `prefix`.
+    `servers` is a URL, a client of redis-py or a `RedisClient`, or a list of URLs. A server is Redis 6.2 or later, or
+    Valkey, with or without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster
+    cannot read all runs with one blocking command. All keys start with `prefix`.
+
+    With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. The
+    server follows from the id of the user and the URLs, without user names and passwords. A run that is not on it is
+    also found on the server that the user has in the list `find_also`. To change the list without losing runs, pass
+    the next list as `find_also` first, and later the previous one.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process ends the run with `done(failed)`, or starts it again. At such an end, a call that
@@ -73,8 +89,9 @@ class RedisStore:
 
     def __init__(
         self,
-        url_or_client: object,
+        servers: object,
         *,
+        find_also: Sequence[str] = (),
         prefix: str = "streamtools",
         lease: float = 15.0,
         keep: float = 600.0,
@@ -88,12 +105,15 @@ class RedisStore:
             check_number(name, value)
         if not prefix or "{" in prefix:
             raise ValueError(f"`prefix` must not be empty or contain `{{`, got {prefix!r}.")
-        self._url_or_client = url_or_client
+        self._servers = _by_name(servers)
+        self._find_also = _by_name(find_also) if find_also else {}
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
         check_number("max_recoveries", max_recoveries, 0, whole=True)
         self._recover, self._max_recoveries = recover, max_recoveries
-        self._process: RedisProcess | None = None
+        self._connected: dict[str, RedisServer] = {}
+        self.processes: dict[str, RedisProcess] = {}
+        """The part of this process that writes and reads runs on a server, by the name of the server."""
         self._running: Mapping[str, Run] = {}
 
     @property
@@ -111,19 +131,26 @@ class RedisStore:
         """Whether a lost run may be continued."""
         return self._recover is not None
 
-    @property
-    def process(self) -> RedisProcess:
-        """Writes and reads runs on the server, and renews the leases of this process."""
-        assert self._process is not None, "pass the store to `Runs`, and enter it"
-        return self._process
-
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
-        """Connect to the server for the time of the context. Raises ValueError for a Redis Cluster."""
-        async with open_client(self._url_or_client) as client:
-            if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
-                raise ValueError("A Redis Cluster cannot read several runs with one command. Pass a single server.")
-            self._server = RedisServer(client, self._settings)
+        """Connect to the servers for the time of the context. Raises ValueError for a Redis Cluster.
+
+        Raises the error of the client if the only server does not answer. If one of several does not, this is logged.
+        """
+        servers = self._servers | self._find_also
+        async with AsyncExitStack() as stack:
+            for name, url_or_client in servers.items():
+                client = await stack.enter_async_context(open_client(url_or_client))
+                try:
+                    found = await client.execute("INFO", "cluster")
+                except Exception as error:
+                    if len(servers) == 1:
+                        raise
+                    log.warning("redis_unreachable", **loggable(error))
+                else:
+                    if b"cluster_enabled:1" in found:
+                        raise ValueError("A Redis Cluster cannot read several runs with one command. Pass its servers.")
+                self._connected[name] = RedisServer(client, self._settings)
             yield
 
     def start(
@@ -143,12 +170,33 @@ class RedisStore:
         """
         self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
         self._may_start = may_start
-        self._process = RedisProcess(self._server, tasks, self._answer, self._take_over)
-        tasks.start_soon(self._process.run)
+        for name, server in self._connected.items():
+            self.processes[name] = RedisProcess(server, tasks, self._answer, self._take_over)
+            tasks.start_soon(self.processes[name].run)
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader of the events of a run after the seq `after`. Implements `EventLog.read`."""
-        return RedisReader(self.process, key, after)
+        return RedisReader(self._processes_of(unquote(key.partition("/")[0], errors="surrogatepass"))[0], key, after)
+
+    # The servers of a user.
+
+    def _processes_of(self, owner: str) -> Sequence[RedisProcess]:
+        """Return the `RedisProcess` of each server that may have runs of a user. The first one gets the new runs.
+
+        Each user ranks all servers by a hash. So if a list gets another server, users move only to this server.
+        """
+        assert self.processes, "pass the store to `Runs`, and enter it"
+        lists = filter(None, (self._servers, self._find_also))
+        chosen = [max(names, key=lambda name: sha256(log_key(owner, name).encode()).digest()) for names in lists]
+        return [self.processes[name] for name in dict.fromkeys(chosen)]
+
+    async def _process_of(self, run_id: str, owner: str) -> RedisProcess:
+        """Return the `RedisProcess` of the server that has a run; the one for new runs if no server has it."""
+        first, *others = self._processes_of(owner)
+        for process in others:
+            if await process.server.retry("EXISTS", process.server.run_keys(log_key(owner, run_id)).meta):
+                return process
+        return first
 
     # The runs of this process.
 
@@ -159,9 +207,10 @@ class RedisStore:
         this id, `RunNotFound` if the run that it continues was deleted, and `OwnerUnreachable` if the server does not
         answer. The runs that it continues are kept as long as the run itself.
         """
-        server, key = self._server, log_key(run.owner, run.id)
+        process, key = await self._process_of(run.id.removesuffix(NEXT), run.owner), log_key(run.owner, run.id)
+        server = process.server
         keys = server.run_keys(key)
-        leased = LeasedRun(key, run.id, run.owner, 1, self.process.id, keys.meta)
+        leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.meta)
         names = [keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner)]
         names += server.keys_before(run.owner, run.id)
         args: list[Word] = [key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0]
@@ -175,8 +224,8 @@ class RedisStore:
         if status == b"full":
             limit = max_per_owner
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
-        self.process.add_run(leased)
-        self._bind_lease(run, leased)
+        process.add_run(leased)
+        self._bind_lease(run, process, leased)
 
     async def save(self, run: Run, done: Done) -> bool:
         """Check that the end of a run can be stored. Returns False if another process will end the run.
@@ -186,68 +235,71 @@ class RedisStore:
         run.dump()
         return not run.is_cut
 
-    def _bind_lease(self, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
+    def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         leased.logs_first = self.recovers and self._ledger is None
-        run.journal = RedisJournal(self, run, leased, events)
+        run.journal = RedisJournal(self, run, process, leased, events)
         run.is_stored = True
 
     # The runs of all processes.
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
-        meta_key = self._server.run_keys(log_key(owner, run_id)).meta
-        token, conversation, note, copied, result = await self._server.retry(
-            "HMGET", meta_key, "token", "conversation", "note", "copied", "ended"
-        )
-        if token is None:
-            raise RunNotFound(f"There is no run {run_id[:64]!r}.")
-        run = RemoteRun(self, run_id, owner, conversation=conversation.decode() or None, note=json.loads(note))
-        run.copied = int(copied)
-        if run.load(result):
-            run.mark_finished()
-        return run
+        for process in self._processes_of(owner):
+            meta_key = process.server.run_keys(log_key(owner, run_id)).meta
+            token, conversation, note, copied, result = await process.server.retry(
+                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended"
+            )
+            if token is not None:
+                name = conversation.decode() or None
+                run = RemoteRun(process, run_id, owner, conversation=name, note=json.loads(note))
+                run.copied = int(copied)
+                if run.load(result):
+                    run.mark_finished()
+                return run
+        raise RunNotFound(f"There is no run {run_id[:64]!r}.")
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last run of the user `owner` in a conversation; None if there is none."""
-        id = await self._server.retry("HGET", self._server.owner_keys(owner).conversations, conversation)
-        return None if id is None else id.decode()
+        for process in self._processes_of(owner):
+            index = process.server.owner_keys(owner).conversations
+            if (id := await process.server.retry("HGET", index, conversation)) is not None:
+                return str(id.decode())
+        return None
 
     async def list(self, owner: str, limit: int) -> list[str]:
         """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs."""
-        index = self._server.owner_keys(owner).runs
         kept = list[str]()
-        for id in await self._server.retry("ZREVRANGE", index, 0, limit - 1):
-            if await self._server.retry("EXISTS", self._server.run_keys(log_key(owner, id.decode())).meta):
-                kept.append(id.decode())
-            else:
-                await self._server.retry("ZREM", index, id)
-        return kept
+        for process in self._processes_of(owner):
+            server, index = process.server, process.server.owner_keys(owner).runs
+            for id in await server.retry("ZREVRANGE", index, 0, limit - 1):
+                if await server.retry("EXISTS", server.run_keys(log_key(owner, id.decode())).meta):
+                    kept.append(id.decode())
+                else:
+                    await server.retry("ZREM", index, id)
+        return kept[:limit]
 
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a run that has ended, and its log."""
-        await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
-        await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
+        server = (await self._process_of(run_id, owner)).server
+        await server.retry("DEL", *server.run_keys(log_key(owner, run_id)))
+        await server.retry("ZREM", server.owner_keys(owner).runs, run_id)
 
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store a decision about a call of an ended run. An earlier decision about the call is kept.
 
         Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """
-        meta = self._server.run_keys(log_key(run.owner, run.id)).meta
+        server = (await self._process_of(run.id, run.owner)).server
+        meta = server.run_keys(log_key(run.owner, run.id)).meta
         written = "" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
-        found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
+        found = await server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
         if not found:
             raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
         return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
-
-    async def read_result(self, key: str) -> bytes | None:
-        """Return the stored result of a run; None if the run has not ended or is unknown."""
-        result: bytes | None = await self._server.retry("HGET", self._server.run_keys(key).meta, "ended")
-        return result
 
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
@@ -271,9 +323,8 @@ class RedisStore:
 
     # Runs whose lease has expired.
 
-    async def _take_over(self, key: str) -> None:
+    async def _take_over(self, process: RedisProcess, key: str) -> None:
         """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
-        process = self.process
         if (self.recovers or key.endswith(NEXT)) and not self._may_start():  # another process can continue the run
             return
         if key in self._running:  # this process had lost the run, and has not ended it yet
@@ -281,8 +332,8 @@ class RedisStore:
         status, epoch, last = await process.claim(key)
         if status != b"claimed":
             return
-        meta_key = self._server.run_keys(key).meta
-        fields = await self._server.retry("HMGET", meta_key, "owner", "run_id", "handovers")
+        meta_key = process.server.run_keys(key).meta
+        fields = await process.server.retry("HMGET", meta_key, "owner", "run_id", "handovers")
         owner, run_id, handovers = (field.decode() if field else "" for field in fields)
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
         leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
@@ -296,7 +347,7 @@ class RedisStore:
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if await self._continue(leased, events, recorded or {}, epoch - 1 - int(handovers or 0)):
+            if await self._continue(process, leased, events, recorded or {}, epoch - 1 - int(handovers or 0)):
                 return
             # The first step of a continuation may have run calls of the run before.
             if self._ledger is not None and recorded is not None and run_id.endswith(NEXT):
@@ -306,17 +357,17 @@ class RedisStore:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
         done = closing.pop()
-        self._add_events(leased, closing)
+        _add_events(process, leased, closing)
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(result)
         process.write_soon(leased)
 
-    def _add_events(self, leased: LeasedRun, events: Sequence[UIEvent]) -> None:
-        for event in events:
-            leased.add(event.seq, event.to_json().encode())
-        self.process.write_soon(leased)
-
     async def _continue(
-        self, leased: LeasedRun, events: MutableSequence[UIEvent], recorded: Mapping[str, Entry], crashes: int
+        self,
+        process: RedisProcess,
+        leased: LeasedRun,
+        events: MutableSequence[UIEvent],
+        recorded: Mapping[str, Entry],
+        crashes: int,
     ) -> bool:
         """Start a run that continues a lost one, if a function returns a stream for it.
 
@@ -339,7 +390,7 @@ class RedisStore:
                     calls = [entry.call for entry in recorded.values()]
                     added = [*missing_events(events, calls), Warning(Code.OWNER_LOST, _OWNER_LOST)]
                     numbered = [replace(event, seq=events[-1].seq + number) for number, event in enumerate(added, 1)]
-                    self._add_events(leased, numbered)
+                    _add_events(process, leased, numbered)
                     events += numbered
                 lost = LostRun(run.id, run.owner, run.conversation, run.note, crashes, events, recorded)
                 returned = self._recover(lost)
@@ -358,10 +409,25 @@ class RedisStore:
                 raise
             log.warning("run_not_continued", run_id=leased.run_id, **loggable(error))
             return False
-        self._bind_lease(continued, leased, [event for event in events if event.seq > run.copied] if resumes else ())
+        written = [event for event in events if event.seq > run.copied] if resumes else ()
+        self._bind_lease(continued, process, leased, written)
         continued.journal.last = events[-1].seq if events else 0
         self._tasks.start_soon(continued.drive, name=f"run {run.id}")
         return True
+
+
+def _by_name(servers: object) -> dict[str, object]:
+    """Return the URL or client of each server by its name: the URL without its scheme, user name and password."""
+    listed = servers if isinstance(servers, list | tuple) else [servers]
+    if not listed or (len(listed) > 1 and not all(isinstance(each, str) for each in listed)):
+        raise TypeError(f"A list of servers must be a list of URLs, got {described(servers)}")
+    return {each.partition("://")[2].rpartition("@")[2] if isinstance(each, str) else "": each for each in listed}
+
+
+def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]) -> None:
+    for event in events:
+        leased.add(event.seq, event.to_json().encode())
+    process.write_soon(leased)
 
 
 class RedisJournal(Journal):
@@ -371,21 +437,28 @@ class RedisJournal(Journal):
     are the events that a crashed process wrote before this process took the run over.
     """
 
-    def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
-        super().__init__(store, run.owner, run.id)
+    def __init__(
+        self, store: RedisStore, run: Run, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent] = ()
+    ) -> None:
+        super().__init__(self, run.owner, run.id)
         self.driven = leased
         self.never_waits = True
         self.last = leased.written
         self._leased = leased
         self.written_before = events
         self._store = store
+        self._process = process
         self._run = run
         self.readable.set()
+
+    def read(self, key: str, /, after: int = 0) -> RedisReader:
+        """Return a reader of the events of the run after the seq `after`."""
+        return RedisReader(self._process, key, after)
 
     def _append(self, event: UIEvent) -> None:
         if self._run.is_cut and (self._store.recovers or self._run.id.endswith(NEXT)):
             self._leased.is_released = True
-            self._store.process.write_soon(self._leased)
+            self._process.write_soon(self._leased)
             return
         data = event.to_json().encode()
         if type(event) is Done:
@@ -393,7 +466,7 @@ class RedisJournal(Journal):
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
-        self._store.process.write_soon(self._leased)
+        self._process.write_soon(self._leased)
         if self._leased.is_full:
             self._run.cancel()
 
@@ -414,7 +487,7 @@ class RedisJournal(Journal):
             return None
         with anyio.move_on_after(END_TIMEOUT_S):
             try:
-                result = await self._store.read_result(self.key)
+                result = await self._process.server.read_result(self.key)
                 return None if result is None else stored_result.load(result).result
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
@@ -424,55 +497,55 @@ class RedisJournal(Journal):
 class RemoteRun(Run):
     """A run that another process drives or has driven. The object is also the log from which its readers read."""
 
-    def __init__(self, store: RedisStore, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
+    def __init__(self, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
-        self._store = store
+        self._process = process
         self._key = self.journal.key
         self.journal.readable.set()
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader that fetches the result of the run before it returns `done`."""
-        return RedisReader(self._store.process, key, after, self._fetch_result)
+        return RedisReader(self._process, key, after, self._fetch_result)
 
     async def _fetch_result(self) -> None:
         if not self.ended:
             try:
-                self.load(await self._store.read_result(self._key))
+                self.load(await self._process.server.read_result(self._key))
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
 
     def attach(self, after: int = 0) -> Attachment:
         attachment = super().attach(after)
         if not self.ended:
-            self._store.process.readers[self._key] += 1
+            self._process.readers[self._key] += 1
         return attachment
 
     def _on_detach(self, attachment: Attachment) -> None:
         if id(attachment) in self._readers:
             self._readers.discard(id(attachment))
-            readers = self._store.process.readers
+            readers = self._process.readers
             readers[self._key] -= 1
             if readers[self._key] <= 0:
                 del readers[self._key]
 
     async def wait(self) -> TurnResult:
         while not self.ended:
-            state = await self._store.process.server.run_state(self._key)
+            state = await self._process.server.run_state(self._key)
             if not state.token:
                 raise RunNotFound(f"The run {self.id[:64]!r} is not kept any more.")
             if not state.is_over:
-                async for _ in self._store.read(self._key, state.last):
+                async for _ in RedisReader(self._process, self._key, state.last):
                     pass
-            if self.load(await self._store.read_result(self._key)):
+            if self.load(await self._process.server.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
-                    await self._store.process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
+                    await self._process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
                 self.mark_finished()
         return self._final.result
 
     async def stop(self) -> None:
         unreachable: Exception | None = None
-        messages = self._store.process.messages
-        with anyio.move_on_after(4 * self._store.lease):  # enough time to end the run of a crashed process
+        messages, lease = self._process.messages, self._process.server.settings.lease
+        with anyio.move_on_after(4 * lease):  # enough time to end the run of a crashed process
             while not self.ended:
                 try:
                     await messages.ask(self._key, {"kind": "stop"})
@@ -481,7 +554,7 @@ class RemoteRun(Run):
                 except anyio.get_cancelled_exc_class():
                     messages.ask_in_background(self._key, {"kind": "stop"})
                     raise
-                with anyio.move_on_after(2 * self._store.lease):
+                with anyio.move_on_after(2 * lease):
                     await self.wait()
         if not self.ended:
             raise OwnerUnreachable("The run was requested to stop, but has not ended yet.") from unreachable
@@ -490,15 +563,15 @@ class RemoteRun(Run):
         raise NotImplementedError("Another process drives the run. Stop it with `await run.stop()`.")
 
     async def questions(self) -> list[Question]:
-        answer = {} if self.ended else await self._store.process.messages.ask(self._key, {"kind": "questions"})
+        answer = {} if self.ended else await self._process.messages.ask(self._key, {"kind": "questions"})
         return msgspec.convert(answer.get("questions", []), list[Question])
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         decision = read_decision(call_id, decision)
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
-        answer = {"over": True} if self.ended else await self._store.process.messages.ask(self._key, request)
+        answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, request)
         if answer.get("over"):
-            self.load(await self._store.read_result(self._key))
+            self.load(await self._process.server.read_result(self._key))
             await super().decide(call_id, decision)
         elif "refused" in answer:
             raise DecisionRefused(answer["refused"])

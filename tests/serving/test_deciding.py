@@ -569,13 +569,14 @@ async def test_a_process_that_drains_leaves_the_run_to_another(site: Site) -> No
     shutdown, taken = Shutdown(60.0), list[str]()
     async with site.open(shutdown=shutdown) as two:
         assert two._store is not None
-        claim = two._store.process.claim
+        (process,) = two._store.processes.values()
+        claim = process.claim
 
         async def note(key: str, token: str = "") -> Any:
             taken.append(key)
             return await claim(key, token)
 
-        two._store.process.claim = note  # type: ignore[method-assign]
+        process.claim = note  # type: ignore[method-assign]
         shutdown.begin()
         async with site.open() as one:
             waiting = await site.ask(one)

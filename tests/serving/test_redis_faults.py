@@ -137,8 +137,9 @@ async def test_a_process_takes_over_its_own_lost_run(
     store = RedisStore(server.url, prefix=prefix, lease=LEASE)
     async with Runs(store) as runs, open_client(server.url) as client:
         run = await runs.start(held("a"), owner="ann")
-        write_soon, (lost,) = store.process.write_soon, store.process.leased.values()
-        keys, taken = store.process.server.run_keys(lost.key), anyio.Event()
+        (process,) = store.processes.values()
+        write_soon, (lost,) = process.write_soon, process.leased.values()
+        keys, taken = process.server.run_keys(lost.key), anyio.Event()
 
         def write_both(run: LeasedRun) -> None:
             write_soon(run)
@@ -146,15 +147,15 @@ async def test_a_process_takes_over_its_own_lost_run(
                 write_soon(lost)
                 taken.set()
 
-        monkeypatch.setattr(store.process, "write_soon", write_both)
+        monkeypatch.setattr(process, "write_soon", write_both)
         await client.execute("HSET", keys.meta, "token", "2:other")
         await client.execute("SET", keys.lease, "2:other", "PX", int(1000 * LEASE))
         with anyio.fail_after(10):
             await run.wait()
             await taken.wait()
-            await store.process.leased[lost.key].finished.wait()
+            await process.leased[lost.key].finished.wait()
         assert lost.is_fenced
-        assert await store.read_result(lost.key)
+        assert await process.server.read_result(lost.key)
 
 
 UNREADABLE = ("", "no JSON", "[]", "{}", '{"kind": 1}', '{"kind": "answer", "id": ["a"]}', '{"kind": "stop"}')
