@@ -94,8 +94,8 @@ class Observer(Protocol):
         `resumed` is the `trace` of the earlier run that it resumes, or empty.
         """
 
-    def count(self, name: str, by: int) -> None:
-        """Add `by` to a counter. The function `count` of this module lists the names."""
+    def report(self, name: str, value: float) -> None:
+        """Add `value` to a counter, or record it. The function `report` of this module lists the names."""
 
 
 class _Installed:
@@ -141,11 +141,12 @@ def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any
     return nullcontext(lambda outcome: None) if run is None else run.tool_runs(call, tool)
 
 
-def count(name: str, by: int = 1) -> None:
-    """Add `by` to a counter for things outside of a run. Does nothing if no observer is installed.
+def report(name: str, value: float = 1) -> None:
+    """Report a value of a metric about things outside of a run. Does nothing if no observer is installed.
 
     The counters are `readers` (-1 for a reader that disconnects), `resumes`, and `fenced_appends` (another process has
-    taken over a run).
+    taken over a run). The process that takes over counts `runs.lost` or `runs.handed_over`, `runs.recovered` if it
+    continues the run, and `calls.unknown`. It also records `runs.gap`: the seconds for which no process drove the run.
     """
     if _Installed.observer is not None:
-        _Installed.observer.count(name, by)
+        _Installed.observer.report(name, value)

@@ -162,7 +162,7 @@ class Chat(ToolStream):
     def _continue_from(self, lost: LostRun) -> None:
         """Continue a run from its log: finish its open step, or send its next request."""
         logged = LoggedRun(lost.events)
-        self._run.restore(logged, lost.recorded)
+        self._run.restore(logged, lost)
         self._read_follow_ups(logged.events)
         machine, shown = self._run.machine, ""
         self._steps_left -= logged.steps

@@ -282,7 +282,7 @@ class Attachment:
     def _detach(self) -> None:
         if not self._detached:
             self._detached = True
-            observing.count("readers", -1)
+            observing.report("readers", -1)
             if self._memory is not None:
                 self._memory.close()
                 self._memory = None

@@ -182,7 +182,7 @@ class LeasedRun:
     def fence(self) -> None:
         """Record that another process has taken the run over. Drops the pending events and stops the run here."""
         self.is_fenced = True
-        observing.count("fenced_appends")
+        observing.report("fenced_appends")
         self._pending.clear()
         self._written.clear()
         self._pending_size = self._written_size = 0

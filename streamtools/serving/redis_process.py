@@ -17,7 +17,8 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -53,6 +54,17 @@ WINDOW = 512
 WINDOW_BYTES = 1 << 22
 """Maximum size of the events in a `Feed`, in bytes. The last event is kept even if it is larger."""
 _MAX_READ = 16  # maximum number of events that a reader takes in one call
+
+
+class ClaimReply(NamedTuple):
+    """The reply of the script `CLAIM`, whose description explains the fields."""
+
+    status: bytes
+    epoch: int
+    last: int
+    crashes: int
+    silence_ms: int
+    has_crashed: int
 
 
 class RedisProcess:
@@ -216,7 +228,7 @@ class RedisProcess:
         If the claim succeeds, the events that the server has lost are pending again, under a new epoch. Otherwise this
         process gives up the run, because another process drives it or the run has ended.
         """
-        status, epoch, last = await self.claim(run.key, run.token)
+        status, epoch, last, *_ = await self.claim(run.key, run.token)
         run.needs_check = False
         if status == b"claimed":
             log.warning("events_written_again", run_id=run.run_id, after=last)
@@ -241,13 +253,21 @@ class RedisProcess:
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
 
-    async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
-        """Claim a run. Pass its `token` if this process already drives it. Returns the reply of the script `CLAIM`."""
+    def store_soon(self, run: LeasedRun, field: str, value: str) -> None:
+        """Store a field of a run in the background, unless the run has this field. A failure is ignored."""
+
+        async def store() -> None:
+            with suppress(Exception):
+                await self.server.retry("EVAL", scripts.STORE_ONCE, 1, run.meta_key, field, value, field)
+
+        self._tasks.start_soon(store)
+
+    async def claim(self, key: str, token: str = "") -> ClaimReply:
+        """Claim a run. Pass its `token` if this process already drives it."""
         keys = self.server.run_keys(key)
         names = (keys.log, keys.meta, keys.lease, self._running_key)
         lease = milliseconds(self._settings.lease)
-        status, epoch, last = await self.server.run_script(scripts.CLAIM, names, self.id, lease, key, token)
-        return status, epoch, last
+        return ClaimReply(*await self.server.run_script(scripts.CLAIM, names, self.id, lease, key, token))
 
     @property
     def _running_key(self) -> str:

@@ -135,15 +135,14 @@ each run that it continues. `ARGV`: token, milliseconds until the keys expire, k
 last event, that event, whether a gap is allowed (1 or 0), and the result of the run.
 """
 
-DECIDE = """
+STORE_ONCE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 if ARGV[2] ~= '' then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
 return redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
 """
-"""Stores a decision about a call of an ended run, unless the call has one. Returns the decisions about its calls.
+"""Stores a field of a run, unless the run has this field or is not kept. Returns fields of the run.
 
-`KEYS`: meta of the run. `ARGV`: the field of the decision, the decision or `''`, and the fields of the decisions to
-return.
+`KEYS`: meta of the run. `ARGV`: the name of the field, its value or `''`, and the names of the fields to return.
 """
 
 RENEW = (
@@ -180,19 +179,23 @@ CLAIM = (
     _NOW
     + _LAST
     + """
-local stored = redis.call('HMGET', KEYS[2], 'token', 'ended')
+local stored = redis.call('HMGET', KEYS[2], 'token', 'ended', 'released')
 if not stored[1] or stored[2] then
   redis.call('ZREM', KEYS[4], ARGV[3])
-  return {'over', 0, 0}
+  return {'over', 0, 0, 0, 0, 0}
 end
+local crashed, silence = 0, 0
 local epoch, process = string.match(stored[1], '(%d+):(.*)')
 epoch = tonumber(epoch)
 if ARGV[4] ~= '' then  -- a server that lost its last writes may have an earlier token of this process
   local current = tonumber(string.match(ARGV[4], '%d+'))
-  if process ~= ARGV[1] or epoch > current then return {'driven', 0, 0} end
+  if process ~= ARGV[1] or epoch > current then return {'driven', 0, 0, 0, 0, 0} end
   epoch = current
 elseif redis.call('EXISTS', KEYS[3]) == 1 then
-  return {'driven', 0, 0}
+  return {'driven', 0, 0, 0, 0, 0}
+else
+  crashed = stored[3] and 0 or 1
+  silence = now - (stored[3] or (redis.call('ZSCORE', KEYS[4], ARGV[3]) or now) - ARGV[2])
 end
 epoch = epoch + 1
 local last = last_of(KEYS[1])
@@ -201,26 +204,34 @@ redis.call('SET', KEYS[3], epoch .. ':' .. ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
 redis.call('PERSIST', KEYS[1])
 redis.call('PERSIST', KEYS[2])
-return {'claimed', epoch, last}
+redis.call('HDEL', KEYS[2], 'released')
+return {'claimed', epoch, last, redis.call('HINCRBY', KEYS[2], 'crashes', crashed), silence, crashed}
 """
 )
 """Claims a run: either a run whose lease has expired, or a run that the calling process already drives.
 
-Returns `claimed` with the new epoch and the last `seq`. Returns `driven` if another process drives the run, and `over`
-if the run has ended or is unknown. `KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of
-the run, and the current token if the calling process drives the run, otherwise `''`.
+Returns a status and five integers. `claimed` comes with the new epoch, the last `seq`, and the number of processes of
+the run that have crashed. If the claim takes the run over, the last two integers are the milliseconds since the lease
+was renewed or the run was handed over, and 1 after a crash. Otherwise these are 0. All integers are 0 with `driven`,
+if another process drives the run, and with `over`, if the run has ended or is unknown.
+
+`KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of the run, and the current token if
+the calling process drives the run, otherwise `''`.
 """
 
-RELEASE = """
+RELEASE = (
+    _NOW
+    + """
 if redis.call('HGET', KEYS[2], 'token') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[3])
-redis.call('HINCRBY', KEYS[2], 'handovers', 1)
+redis.call('HSET', KEYS[2], 'released', now)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 redis.call('ZADD', KEYS[4], 0, ARGV[3])
 redis.call('XADD', KEYS[5], 'MAXLEN', '~', 1000, '*', 'key', ARGV[3])
 return 1
 """
+)
 """Hands a run over: ends its lease, and tells all processes that they can claim it. Returns 0 for a wrong token.
 
 `KEYS`: log, meta, lease, running, and the stream of released runs. `ARGV`: token, milliseconds until the keys expire,

@@ -22,6 +22,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
+from streamtools import observing
 from streamtools.errors import (
     Code,
     DecisionRefused,
@@ -38,12 +39,12 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
+from streamtools.serving.redis_process import END_TIMEOUT_S, ClaimReply, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import LostRun, end_lost_run, missing_events
+from streamtools.stream.lost_run import LostRun, end_lost_run, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
@@ -56,7 +57,7 @@ log = Logger(__name__)
 Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable | None]
 """Gets a run whose process has crashed. Returns the chat that continues it, or None to end the run."""
 
-_OWNER_LOST = "the process of the run has crashed, and another process continues the run"
+_OWNER_LOST = "the process of the run has ended, and another process continues the run"
 
 
 class RedisStore:
@@ -248,13 +249,13 @@ class RedisStore:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
         for process in self._processes_of(owner):
             meta_key = process.server.run_keys(log_key(owner, run_id)).meta
-            token, conversation, note, copied, result = await process.server.retry(
-                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended"
+            token, conversation, note, copied, result, trace = await process.server.retry(
+                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace"
             )
             if token is not None:
                 name = conversation.decode() or None
                 run = RemoteRun(process, run_id, owner, conversation=name, note=json.loads(note))
-                run.copied = int(copied)
+                run.copied, run.trace = int(copied), (trace or b"").decode()
                 if run.load(result):
                     run.mark_finished()
                 return run
@@ -296,7 +297,7 @@ class RedisStore:
         written = "" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
-        found = await server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
+        found = await server.retry("EVAL", scripts.STORE_ONCE, 1, meta, f"decision:{call_id}", written, *fields)
         if not found:
             raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
         return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
@@ -329,25 +330,25 @@ class RedisStore:
             return
         if key in self._running:  # this process had lost the run, and has not ended it yet
             return
-        status, epoch, last = await process.claim(key)
-        if status != b"claimed":
+        claim = await process.claim(key)
+        if claim.status != b"claimed":
             return
         meta_key = process.server.run_keys(key).meta
-        fields = await process.server.retry("HMGET", meta_key, "owner", "run_id", "handovers")
-        owner, run_id, handovers = (field.decode() if field else "" for field in fields)
-        log.warning("run_taken_over", run_id=run_id, epoch=epoch)
-        leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
-        leased.written = last
+        fields = await process.server.retry("HMGET", meta_key, "owner", "run_id")
+        owner, run_id = (field.decode() if field else "" for field in fields)
+        leased = LeasedRun(key, run_id, owner, claim.epoch, process.id, meta_key)
+        leased.written = claim.last
         process.add_run(leased)
         try:
             recorded: dict[str, Entry] | None = None
             if self._ledger is not None:
-                await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
+                await self._ledger.fence(run_id, claim.epoch)  # the old process can start no more calls
                 recorded = await entries_of(self._ledger, run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if await self._continue(process, leased, events, recorded or {}, epoch - 1 - int(handovers or 0)):
+            _report_takeover(leased, claim, events, recorded)
+            if await self._continue(process, leased, events, recorded or {}, claim.crashes):
                 return
             # The first step of a continuation may have run calls of the run before.
             if self._ledger is not None and recorded is not None and run_id.endswith(NEXT):
@@ -392,7 +393,7 @@ class RedisStore:
                     numbered = [replace(event, seq=events[-1].seq + number) for number, event in enumerate(added, 1)]
                     _add_events(process, leased, numbered)
                     events += numbered
-                lost = LostRun(run.id, run.owner, run.conversation, run.note, crashes, events, recorded)
+                lost = LostRun(run.id, run.owner, run.conversation, run.note, crashes, events, recorded, run.trace)
                 returned = self._recover(lost)
                 # A stream may be awaitable itself, so its type tells a chat from a coroutine.
                 if returned is None or isinstance(returned, AbstractAsyncContextManager):
@@ -413,6 +414,7 @@ class RedisStore:
         self._bind_lease(continued, process, leased, written)
         continued.journal.last = events[-1].seq if events else 0
         self._tasks.start_soon(continued.drive, name=f"run {run.id}")
+        observing.report("runs.recovered")
         return True
 
 
@@ -422,6 +424,26 @@ def _by_name(servers: object) -> dict[str, object]:
     if not listed or (len(listed) > 1 and not all(isinstance(each, str) for each in listed)):
         raise TypeError(f"A list of servers must be a list of URLs, got {described(servers)}")
     return {each.partition("://")[2].rpartition("@")[2] if isinstance(each, str) else "": each for each in listed}
+
+
+def _report_takeover(
+    leased: LeasedRun, claim: ClaimReply, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None
+) -> None:
+    """Log that this process has taken a run over, and count it. `recorded` are its calls in the ledger, if any."""
+    unknown, gap = unknown_calls(events, recorded), claim.silence_ms / 1000
+    (log.warning if claim.has_crashed else log.info)(
+        "run_taken_over",
+        run_id=leased.run_id,
+        owner_hash=sha256(leased.owner.encode()).hexdigest()[:16],
+        handed_over=not claim.has_crashed,
+        crashes=claim.crashes,
+        gap=gap,
+        steps=sum(type(event) is StepStart for event in events),
+        unknown_calls=[f"{call.name[:64]}:{call.id}" for call in unknown],
+    )
+    observing.report("runs.lost" if claim.has_crashed else "runs.handed_over")
+    observing.report("calls.unknown", len(unknown))
+    observing.report("runs.gap", gap)
 
 
 def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]) -> None:
@@ -454,6 +476,11 @@ class RedisJournal(Journal):
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader of the events of the run after the seq `after`."""
         return RedisReader(self._process, key, after)
+
+    def resume(self, earlier: Sequence[UIEvent]) -> None:
+        super().resume(earlier)
+        if self._run.trace:
+            self._process.store_soon(self._leased, "trace", self._run.trace)
 
     def _append(self, event: UIEvent) -> None:
         if self._run.is_cut and (self._store.recovers or self._run.id.endswith(NEXT)):

@@ -101,6 +101,8 @@ class Run:
         """True if the run was stopped because no client has read it."""
         self.is_stored = False
         """Whether other processes find the run."""
+        self.trace = ""
+        """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -231,9 +233,9 @@ class Run:
             after = self.copied  # the reader has read the end of the waiting run, which is not in this log
         attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
-        observing.count("readers")
+        observing.report("readers")
         if after > 0:
-            observing.count("resumes")
+            observing.report("resumes")
         if self._driver is not None:
             self._driver.scope.deadline = math.inf
         return attachment
@@ -336,6 +338,7 @@ class Run:
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
+        self.trace = getattr(events, "trace", "")
         self.journal.resume(self.earlier)
         self.earlier = ()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, CallStart, Error, Executing, SourceError, StepStart, Thinking, UIEvent
+from streamtools.events import Call, CallStart, Error, Executed, Executing, SourceError, StepStart, Thinking, UIEvent
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
@@ -28,7 +28,8 @@ class LostRun:
     """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
 
     `attempt` is the number of its processes that have crashed. `events` are the events in its log. `recorded` are its
-    calls in the ledger, by the key of the call. The other attributes are those of the `Run`.
+    calls in the ledger, by the key of the call. `trace` is the W3C `traceparent` of the run in its first process, or
+    empty. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -38,6 +39,23 @@ class LostRun:
     attempt: int
     events: Sequence[UIEvent]
     recorded: Mapping[str, Entry] = field(default_factory=dict, repr=False)
+    trace: str = ""
+
+
+def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | None) -> list[ToolCall]:
+    """Return the calls of a lost run that may have started, and whose outcome is unknown.
+
+    `events` are the events in its log. `recorded` are its calls in the ledger, or None without a ledger.
+    """
+    ended, started = set[str](), list[ToolCall]()
+    for event in events:
+        match event:
+            case Executing(call) if recorded is None:
+                started.append(call)
+            case Executed(call) | Error(call=ToolCall() as call):
+                ended.add(call.id)
+    started += [entry.call for entry in (recorded or {}).values() if entry.outcome is None]
+    return [call for call in started if call.id not in ended]
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:

@@ -58,7 +58,7 @@ class StepRunner:
         self.running: list[ToolCall] = []
         """The calls of the current step that were passed to the runner."""
         self.trace = ""
-        """The `traceparent` of this run. A suspension stores it for the run that resumes. Empty without an observer."""
+        """The `traceparent` of this run, for the run that resumes or continues it. Empty without an observer."""
         self.machine = machine
         """The machine that finds the calls. `StreamRun` feeds it."""
         self.executes = executes
@@ -197,7 +197,6 @@ class StepRunner:
 
     def _report_answer_end(self) -> None:
         if (observed := observing.observed_run()) is not None:
-            self.trace = observed.trace
             observed.answer_completed()
 
     async def _run_in_background(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:

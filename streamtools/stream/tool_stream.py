@@ -44,6 +44,7 @@ from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dial
 from streamtools.parsing.options import ParserOptions
 from streamtools.stream.collector import BATCH, Collector
 from streamtools.stream.event_buffer import SMALL_TEXT, EventBuffer
+from streamtools.stream.lost_run import LostRun
 from streamtools.stream.observation import Observation
 from streamtools.stream.options import (
     HOMES,
@@ -72,7 +73,6 @@ from streamtools.tools.approvals import (
 from streamtools.tools.cancellation import is_stray
 from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
-from streamtools.tools.ledger import Entry
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
@@ -273,6 +273,11 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                     yield valid
 
     @property
+    def trace(self) -> str:
+        """The W3C `traceparent` of the run, once the stream is entered. Empty without telemetry."""
+        return self._run.steps.trace
+
+    @property
     def threads(self) -> Threads:
         """Counts the tool threads that outlived their calls. `left` is the number of these threads that still run."""
         return self._run.steps.runner.threads
@@ -471,6 +476,7 @@ class StreamRun:
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
         self._opening: list[UIEvent] = []  # the first events of a run that continues
+        self._lost_trace = ""  # the `traceparent` of the lost process whose run this run continues
 
     def open(self) -> AbstractContextManager[None]:
         """Allow reading from the buffer, and emit the `start` event.
@@ -478,9 +484,10 @@ class StreamRun:
         Returns a context manager. The caller starts the task of the run inside it.
         """
         self.buffer.open()
-        resumed_trace = self.resumed.suspension.trace if self.resumed else ""
+        resumed_trace = self.resumed.suspension.trace if self.resumed else self._lost_trace
         observed = observing.begin(self.machine.run_id, self.machine, resumed_trace)
         if observed is not None:
+            self.steps.trace = observed.trace
             self._observation = Observation(observed)
             self._stages.append(self._observation)
         self.emit(self._opening or self.machine.start())
@@ -575,12 +582,13 @@ class StreamRun:
         self.emit(self.machine.resume(calls))
         await self._run_open_calls(tools)
 
-    def restore(self, logged: LoggedRun, recorded: Mapping[str, Entry]) -> None:
-        """Continue a run from its log, with its calls in the ledger.
+    def restore(self, logged: LoggedRun, lost: LostRun) -> None:
+        """Continue a lost run from its log, with its calls in the ledger.
 
         If its open step is not answered, the caller must switch the model.
         """
-        outcomes = self.collector.restore(logged, recorded)
+        self._lost_trace = lost.trace
+        outcomes = self.collector.restore(logged, lost.recorded)
         self._opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:
             self.steps.restore(step, outcomes)

@@ -99,6 +99,10 @@ _COUNTERS = {
     "rule_matches": "Matches of rules in the text.",
     "resumes": "Readers that reconnected to a run.",
     "fenced_appends": "Runs that another process has taken over, so that this process stopped writing to them.",
+    "runs.lost": "Runs of crashed processes that this process has taken over.",
+    "runs.handed_over": "Runs of closing processes that this process has taken over.",
+    "runs.recovered": "Lost or handed over runs that this process continues.",
+    "calls.unknown": "Calls of these runs whose outcome was unknown.",
 }
 
 
@@ -124,11 +128,14 @@ class Instruments:
             name: meter.create_counter(f"streamtools.{name}", "1", description)
             for name, description in _COUNTERS.items()
         }
-        self._readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
+        self._reports: dict[str, Callable[[float], None]] = {
+            "readers": meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.").add,
+            "runs.gap": histogram("streamtools.runs.gap", "Time for which no process drove a run.").record,
+        }
 
-    def count(self, name: str, by: int) -> None:
-        """Add `by` to the counter `name`. `streamtools.observing.count` defines the names."""
-        (self._readers if name == "readers" else self._counters[name]).add(by)
+    def report(self, name: str, value: float) -> None:
+        """Add `value` to a counter, or record it. `streamtools.observing.report` defines the names."""
+        (self._reports.get(name) or self._counters[name].add)(value)
 
     def count_events(self, events: Sequence[Any], model: str | None) -> None:
         """Count the calls, errors, warnings and rule matches in the events of a model's response."""
@@ -257,8 +264,8 @@ class Instrumentation:
     def begin(self, run_id: str, machine: Redactor, resumed: str) -> RunSpans:
         return RunSpans(self, run_id, machine, resumed)
 
-    def count(self, name: str, by: int) -> None:
-        self.metrics.count(name, by)
+    def report(self, name: str, value: float) -> None:
+        self.metrics.report(name, value)
 
 
 class _RequestSpan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from streamtools.tools import MemoryLedger, Tool, ToolContext
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, text_of, weather
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.collected import collecting, context_of
 from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
 
@@ -81,6 +83,12 @@ def weather_chat(name: str, ledger: MemoryLedger | None, most: float = math.inf)
     return make
 
 
+def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Return the values of the log records about runs that were taken over, without those of the old process."""
+    found = [record.__dict__ for record in caplog.records if record.getMessage().startswith("run_taken_over ")]
+    return [each["streamtools"] for each in found if "gap" in each["streamtools"]]
+
+
 def is_last(event: UIEvent, run: Run) -> bool:
     return event.seq == run.journal.last
 
@@ -103,7 +111,9 @@ async def test_a_reader_gets_one_answer(server: RedisServer, prefix: str, name: 
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_a_tool_of_a_crashed_process(server: RedisServer, prefix: str, idempotent: bool) -> None:
+async def test_a_tool_of_a_crashed_process(
+    server: RedisServer, prefix: str, idempotent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """It runs again only if it is idempotent, with the same id. Otherwise its outcome is unknown."""
     ids: list[str] = []
 
@@ -118,9 +128,17 @@ async def test_a_tool_of_a_crashed_process(server: RedisServer, prefix: str, ide
         model = ScriptedModel(["Done."] if more else [calls(("slow", {}))])
         return chat(model, ASK, tools=[Tool(slow, idempotent=idempotent)], **more)
 
-    events = await Site(server, prefix, make).read(lambda event, run: isinstance(event, Executing))
+    with collecting() as collected, caplog.at_level("INFO", "streamtools.serving"):
+        events = await Site(server, prefix, make).read(lambda event, run: isinstance(event, Executing))
 
     assert ids == ["n0"] * (2 if idempotent else 1)
+    for name in ("runs.lost", "runs.recovered", "calls.unknown"):
+        assert 1 == collected.total(f"streamtools.{name}")
+    (gap,) = collected.sums("streamtools.runs.gap")
+    assert LEASE <= gap
+    (logged,) = takeovers(caplog)
+    assert {"crashes": 1, "gap": gap, "steps": 1, "unknown_calls": ["slow:n0"]}.items() <= logged.items()
+    assert logged["owner_hash"] == hashlib.sha256(b"ann").hexdigest()[:16]
     (end,) = [event for event in events if isinstance(event, Executed | Error)]
     assert isinstance(end, Executed) == idempotent
     assert isinstance(end, Executed) or end.code is Code.OUTCOME_UNKNOWN
@@ -203,17 +221,29 @@ async def test_a_run_is_continued_a_limited_number_of_times(server: RedisServer,
     assert [1] == [lost.attempt for lost in site.losses]
 
 
-async def test_a_closing_process_hands_its_runs_over(server: RedisServer, prefix: str) -> None:
+async def test_a_closing_process_hands_its_runs_over(
+    server: RedisServer, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without waiting for the lease. This does not count as a crash."""
     ledger = MemoryLedger()
     site = Site(server, prefix, weather_chat("native calls", ledger, 6), lease=60.0, ledger=ledger)
-    async with site.store(server.url) as there:
-        async with site.store(server.url) as here:
-            run = await here.start(site.make(), owner="ann")
-            attachment = (await there.find(run.id, owner="ann")).attach()
-            events = [await anext(attachment) for _ in range(5)]
-        with anyio.fail_after(20):
-            events += [event async for event in attachment]
+    with collecting() as collected, caplog.at_level("INFO", "streamtools.serving"):
+        async with site.store(server.url) as there:
+            async with site.store(server.url) as here:
+                run = await here.start(site.make(), owner="ann")
+                attachment = (await there.find(run.id, owner="ann")).attach()
+                events = [await anext(attachment) for _ in range(5)]
+                while not (await there.find(run.id, owner="ann")).trace:
+                    await anyio.lowlevel.checkpoint()
+            with anyio.fail_after(20):
+                events += [event async for event in attachment]
+    first, second = collected.named("invoke_agent")
+    assert [context_of(first).span_id] == [link.context.span_id for link in second.links]
+    counts = [collected.total(f"streamtools.runs.{name}") for name in ("handed_over", "recovered", "lost")]
+    assert [1, 1, 0] == counts
+    (logged,) = takeovers(caplog)
+    assert {"handed_over": True, "crashes": 0, "unknown_calls": []}.items() <= logged.items()
+    assert 0 <= logged["gap"] < 60, "not the lease"
     validate(events)
     assert text_of(events) == "Let me look that up for you. It is sunny in Oslo, and in Rome."
     assert [0] == [lost.attempt for lost in site.losses]

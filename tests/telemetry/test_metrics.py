@@ -139,7 +139,7 @@ async def test_readers_and_resumes_are_counted() -> None:
             async with run.attach(after=events.position) as events:
                 async for _ in events:
                     pass
-        observing.count("fenced_appends")
+        observing.report("fenced_appends")
     assert (0, 1) == (collected.total("streamtools.readers"), collected.total("streamtools.resumes"))
     assert 1 == collected.total("streamtools.fenced_appends")
     assert 1 == len(collected.named("invoke_agent"))
