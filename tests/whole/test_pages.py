@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import httpx
@@ -129,8 +130,9 @@ class Naming(NoOpMeter):
         super().__init__("naming")
         self.names: set[str] = set()
 
-    def _record(self, name: str, *rest: object, **more: object) -> None:
+    def _record(self, name: str, *rest: object, **more: object) -> SimpleNamespace:
         self.names.add(name)
+        return SimpleNamespace(add=None, record=None)
 
     create_histogram = create_counter = create_up_down_counter = create_observable_gauge = _record  # type: ignore[assignment]
 
