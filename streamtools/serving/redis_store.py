@@ -11,7 +11,7 @@ again. To end it, that process derives the last events of the run from the event
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -182,14 +182,10 @@ class RedisStore:
     # The servers of a user.
 
     def _processes_of(self, owner: str) -> Sequence[RedisProcess]:
-        """Return the `RedisProcess` of each server that may have runs of a user. The first one gets the new runs.
-
-        Each user ranks all servers by a hash. So if a list gets another server, users move only to this server.
-        """
+        """Return the `RedisProcess` of each server that may have runs of a user. The first one gets the new runs."""
         assert self.processes, "pass the store to `Runs`, and enter it"
         lists = filter(None, (self._servers, self._find_also))
-        chosen = [max(names, key=lambda name: sha256(log_key(owner, name).encode()).digest()) for names in lists]
-        return [self.processes[name] for name in dict.fromkeys(chosen)]
+        return [self.processes[name] for name in dict.fromkeys(server_of(owner, names) for names in lists)]
 
     async def _process_of(self, run_id: str, owner: str) -> RedisProcess:
         """Return the `RedisProcess` of the server that has a run; the one for new runs if no server has it."""
@@ -263,14 +259,18 @@ class RedisStore:
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last run of the user `owner` in a conversation; None if there is none."""
+        found = list[tuple[float, str]]()  # the time of the start and the id of the last run on each server
         for process in self._processes_of(owner):
-            index = process.server.owner_keys(owner).conversations
-            if (id := await process.server.retry("HGET", index, conversation)) is not None:
-                return str(id.decode())
-        return None
+            keys, retry = process.server.owner_keys(owner), process.server.retry
+            if (id := await retry("HGET", keys.conversations, conversation)) is not None:
+                found.append((float(await retry("ZSCORE", keys.runs, id) or 0), id.decode()))
+        return max(found)[1] if found else None
 
     async def list(self, owner: str, limit: int) -> list[str]:
-        """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs."""
+        """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs.
+
+        With `find_also`, the runs on the other server follow.
+        """
         kept = list[str]()
         for process in self._processes_of(owner):
             server, index = process.server, process.server.owner_keys(owner).runs
@@ -416,6 +416,14 @@ class RedisStore:
         self._tasks.start_soon(continued.drive, name=f"run {run.id}")
         observing.report("runs.recovered")
         return True
+
+
+def server_of(owner: str, names: Iterable[str]) -> str:
+    """Return the name of the server for the runs of a user: the one with the highest hash of the user and the name.
+
+    So if a server is added, users move only to this server, and if one is removed, only its users move.
+    """
+    return max(names, key=lambda name: sha256(log_key(owner, name).encode()).digest())
 
 
 def _by_name(servers: object) -> dict[str, object]:

@@ -1,0 +1,169 @@
+"""Runs of many users on several Redis servers, one of which fails or is added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import RunnerOptions, ToolStream, chat
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.events import ProviderCompleted
+from streamtools.runs import RedisStore, Runs
+from streamtools.serving.redis_store import server_of
+from streamtools.tools import MemoryLedger
+from tests.chat.test_continued_chat import text_of
+from tests.serving.test_recovery import weather_chat
+from tests.serving.test_runs import held, read
+from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.redis_server import RedisServer
+from tests.support.stories import Script, texts
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+STOP = ProviderCompleted(finish_reason="stop")
+OWNERS = [f"user {number}" for number in range(1_000)]
+NAMES = ["a:1", "b:1", "c:1"]
+
+
+def test_servers_get_about_the_same_number_of_users() -> None:
+    counts = Counter(server_of(owner, NAMES) for owner in OWNERS)
+    assert all(250 < counts[name] < 417 for name in NAMES)
+
+
+@pytest.mark.parametrize("others", [NAMES[:1], NAMES[1:], NAMES])
+def test_users_move_only_to_an_added_server(others: list[str]) -> None:
+    """If it is removed again, only its users move. The order of the list does not count."""
+    moved = [owner for owner in OWNERS if server_of(owner, others) != server_of(owner, ["d:1", *others])]
+    assert {"d:1"} == {server_of(owner, ["d:1", *others]) for owner in moved}
+    assert 0.5 < len(moved) * (len(others) + 1) / len(OWNERS) < 1.5
+    assert all(server_of(owner, others) == server_of(owner, others[::-1]) for owner in OWNERS)
+
+
+@pytest.mark.parametrize("servers", [[], ["redis://a", object()], (None, None)])
+def test_lists_hold_urls(servers: Any) -> None:
+    with pytest.raises(TypeError, match="must be a list of URLs, got"):
+        RedisStore(servers)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[RedisServer, RedisServer]]:
+    with RedisServer() as first, RedisServer(fsync="always") as second:
+        yield first, second
+
+
+def owner_on(server: RedisServer, servers: tuple[RedisServer, ...]) -> str:
+    names = [each.url.removeprefix("redis://") for each in servers]
+    return next(owner for owner in OWNERS if server_of(owner, names) == names[servers.index(server)])
+
+
+@asynccontextmanager
+async def processes(*stores: RedisStore, **options: Any) -> AsyncIterator[list[Runs]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Runs(store, **options)) for store in stores]
+
+
+@pytest.mark.servers
+async def test_a_lost_server_affects_only_its_users(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
+    """Others start, read, list and stop their runs, also in a process that starts meanwhile."""
+    first, second = pair
+    well, badly = owner_on(first, pair), owner_on(second, pair)
+    gate, urls = anyio.Event(), [first.url, second.url]
+
+    def store() -> RedisStore:  # the order of the list, and the password of a user, do not count
+        urls.reverse()
+        return RedisStore([url.replace("//", "//default:@") for url in urls], prefix=prefix, lease=1.0)
+
+    def source() -> ToolStream:
+        return ToolStream(Script(texts("a"), gate, [*texts("b"), STOP]))
+
+    async with processes(store(), store(), max_per_owner=2) as (here, there):
+        runs = {owner: await here.start(source(), owner=owner, conversation="c") for owner in (well, badly)}
+        found = {owner: await there.find(run.id, owner=owner) for owner, run in runs.items()}
+        second.kill()
+        try:
+            with anyio.fail_after(30):
+                async with processes(store()) as (late,):
+                    for each in (there, late):
+                        with pytest.raises(OwnerUnreachable):
+                            await each.start(held("a"), owner=badly)
+                        with pytest.raises(RunNotFound):
+                            await each.find("run_none", owner=well)
+                    new = await there.start(held("a"), owner=well, conversation="c")
+                    with pytest.raises(TooManyRuns):
+                        await here.start(held("a"), owner=well)
+                    latest = await late.latest("c", owner=well)
+                    assert latest is not None
+                    assert {new.id} == {latest.id, *(each.id for each in await late.list(well, limit=1))}
+                    gate.set()
+                    events = await read(found[well].attach())
+                    assert "finished" == (await found[well].wait()).reason
+                    assert events == await read((await late.find(runs[well].id, owner=well)).attach())
+                    await latest.stop()
+        finally:
+            await anyio.to_thread.run_sync(second.start)
+        with anyio.fail_after(30):
+            assert "ab" == (await runs[badly].wait()).text
+            assert [event.type for event in events] == [event.type async for event in found[badly].attach()]
+            assert "ab" == (await found[badly].wait()).text
+
+
+@pytest.mark.servers
+async def test_a_list_that_changes(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
+    """During a change, processes with the old list and with the new one find the runs of both."""
+    old, new = [pair[0].url], [pair[0].url, pair[1].url]
+    owner = owner_on(pair[1], pair)
+    stores = [RedisStore(old, find_also=new, prefix=prefix), RedisStore(new, find_also=old, prefix=prefix)]
+    bank = Bank()
+    options: dict[str, Any] = {"tools": bank.tools, "runner": RunnerOptions(ledger=MemoryLedger())}
+
+    def resume(run: Any) -> Any:
+        return chat(ScriptedModel(["Paid."]), run.history, resume=run, **options)
+
+    async with processes(*stores, resume=resume) as sites:
+        for here, there in (sites, reversed(sites)):
+            running = await here.start(held("a"), owner=owner, conversation="c")
+            latest = await there.latest("c", owner=owner)
+            assert latest is not None
+            await latest.stop()
+            assert "cancelled" == (await running.wait()).reason
+            await there.forget(running.id, owner=owner)
+            with pytest.raises(RunNotFound):
+                await there.find(running.id, owner=owner)
+            asking = chat(ScriptedModel([calls(("pay", ANN))]), [QUESTION], **options)
+            waiting = await here.start(asking, owner=owner)
+            assert "waiting" == (await waiting.wait()).reason
+            continued = await there.decide(waiting.id, "n0", True, owner=owner)
+            assert (waiting.next_id, "Paid.") == (continued.id, (await continued.wait()).text)
+            assert await read(continued.attach()) == await read((await here.find(waiting.id, owner=owner)).attach())
+            assert {waiting.id, continued.id} <= {each.id for each in await there.list(owner)}
+    assert 2 * [("Ann", 5)] == bank.paid
+
+
+@pytest.mark.servers
+async def test_a_run_on_a_former_server_is_continued(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
+    """Its process closes, and a process with the new list takes it over."""
+    owner, new = owner_on(pair[1], pair), [pair[0].url, pair[1].url]
+    make = weather_chat("text", None, most=3)
+
+    def store(*lists: list[str]) -> RedisStore:
+        return RedisStore(*lists[:1], find_also=lists[-1], prefix=prefix, recover=lambda lost: make(continue_from=lost))
+
+    async with processes(store(new[:1])) as (here,):
+        run = await here.start(make(), owner=owner)
+        async with run.attach() as shown:
+            while (await anext(shown)).type != "text":
+                pass
+    async with processes(store(new, new[:1])) as (there,):
+        with anyio.fail_after(20):
+            found = await there.find(run.id, owner=owner)
+            events = await read(found.attach())
+            result = await found.wait()
+    assert (text_of(events), "finished") == (result.text, result.reason)
+    async with make(continue_from=None) as stream:
+        assert result.text == text_of([event async for event in stream])
