@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 _DELTA = re.compile(rb"w([0-9]{5})\.([0-9]{12});")
+# Between two chunks of a body. A server that forwards reads unchanged may begin a chunk in the middle of a delta.
+_BETWEEN_CHUNKS = re.compile(rb"\r\n[1-9A-Fa-f][0-9A-Fa-f]*\r\n")
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 _TAIL = 4096  # bytes of a body that are kept: a delta may come in two pieces, and the end is looked at
@@ -189,7 +191,7 @@ class _Reading(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         seen = self.seen
         seen.size += len(data)
-        data = seen.tail + data
+        data = _BETWEEN_CHUNKS.sub(b"", seen.tail + data)
         now = time.monotonic_ns() // 1000 % 10**12
         last = 0
         for found in _DELTA.finditer(data):
