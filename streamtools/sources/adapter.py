@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -84,20 +84,19 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
 
 
-class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """Reports a frame that exceeds the limit. `count` is its length in bytes, where a CRLF is one byte."""
-
-    count: int
+Framed: TypeAlias = Frame | SourceWarning | Fault
+"""A frame, a warning about lost bytes, or an error after which the rest of the stream cannot be read."""
 
 
-class Damaged(msgspec.Struct, frozen=True, gc=False):
-    """Reports bytes that cannot be split into frames. With `final`, the rest of the stream cannot be read either."""
+def skipped(size: int, limit: int) -> SourceWarning:
+    """Return the warning for a frame that exceeds `limit`. `size` is its length in bytes, where a CRLF is one byte."""
+    message = f"an event of {size} bytes is over the limit of {limit}; it was skipped"
+    return SourceWarning(Code.SKIPPED, message, count=size)
 
-    why: str
-    final: bool = False
 
-
-Framed: TypeAlias = Frame | Skipped | Damaged
+def bad_frame(why: str, raw: str = "") -> SourceWarning:
+    """Return the warning for a frame that cannot be read. `raw` is the beginning of its text, if it has one."""
+    return SourceWarning(Code.BAD_FRAME, f"an event could not be decoded: {bounded(why, 200)}", raw=raw or None)
 
 
 class FrameDecoder(ABC):
@@ -159,7 +158,7 @@ class FrameDecoder(ABC):
         """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. A block over the limit becomes `Skipped`.
+        """Return the frames of `blocks`. A block over the limit becomes a warning.
 
         The `_dropped` bytes count as the beginning of the first block.
         """
@@ -168,7 +167,7 @@ class FrameDecoder(ABC):
             size = self._dropped + len(block)
             self._dropped = 0
             if size > self._limit:
-                frames.append(Skipped(size))
+                frames.append(skipped(size, self._limit))
             elif block and (frame := self._read(block)) is not None:
                 frames.append(frame)
         self._enforce_limit()
@@ -217,15 +216,6 @@ class SSEDecoder(FrameDecoder):
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._id = ""
-
-    def feed(self, chunk: bytes) -> list[Framed]:
-        """Return the frames that `chunk` completes."""
-        is_between_events = not (self._buffer or self._dropped or self._after_cr)
-        if is_between_events and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
-            frame = self._read_simple(chunk[:-2])  # fast path for a chunk of one event
-            if frame is not None:
-                return [frame]
-        return super().feed(chunk)
 
     def _read_simple(self, block: bytes) -> Frame | None:
         """Return the frame of an event with one line of data, and at most a name before it and an id after it.
@@ -537,7 +527,6 @@ class FrameAdapter(Adapter):
     def __init__(self, frames: FrameDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
         self._limits = limits
-        self._over = False  # also set on the instance, because reading an instance attribute is faster
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
@@ -563,19 +552,20 @@ class FrameAdapter(Adapter):
         """Return the events of frames."""
         events: list[SourceEvent] = []
         for frame in frames:
-            if type(frame) is Frame and not self._over:
+            if self._over:
+                break
+            if type(frame) is Frame:
                 self._read(frame, events)
+            elif isinstance(frame, SourceWarning):
+                events.append(frame)
             else:
-                self._report_lost(frame, events)
+                self._note_ignored_line()
+                self._fail(self._wrong_format_error(events) or frame, events)
         if not self._understood:
             self._understood = _is_understood(events)
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
-        return self.feed(item) if type(item) is bytes else self._read_sdk_object(item)
-
-    def _read_sdk_object(self, item: object) -> list[SourceEvent]:
-        """Return the events of an item whose type is not `bytes`, such as an SDK object or a dict."""
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         if (made := as_frame(item)) is not None:
@@ -669,7 +659,7 @@ class FrameAdapter(Adapter):
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
                 self._note_other_format(frame.event, None if self._other_format else _first_line(frame.data))
-                events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
+                events.append(bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
     def _decode_object(self, frame: Frame, events: list[SourceEvent]) -> dict[str, Any] | None:
@@ -752,27 +742,17 @@ class FrameAdapter(Adapter):
         """Append the error that `value` describes, such as the JSON object of an error event."""
         self._fail(read_fault(value), events)
 
-    def _report_lost(self, frame: Framed, events: list[SourceEvent]) -> None:
-        """Append a warning or an error for skipped or damaged bytes. Ignores any frame after the end of the run."""
-        if type(frame) is Damaged and not self._over:
-            if frame.final:
-                self._note_ignored_line()
-                self._fail(self._wrong_format_error(events) or Fault(frame.why, "framing", None), events)
-            else:
-                events.append(_bad_frame(frame.why, ""))
-        elif type(frame) is Skipped and not self._over:
-            message = f"an event of {frame.count} bytes is over the limit of {self._limits.frame}; it was skipped"
-            events.append(SourceWarning(Code.SKIPPED, message, count=frame.count))
+    def _pass(self, event: SourceEvent, value: Any, events: list[SourceEvent]) -> None:
+        """Append `event`. If its JSON `value` nests too deep to be serialized, append a warning instead."""
+        events.append(event if fits(value, self._limits.depth) else bad_frame("it nests too deep"))
 
     def _pass_raw(self, value: Any, events: list[SourceEvent]) -> None:
-        """Append a value as a `raw` event. If it nests too deep to be serialized, append a warning instead."""
-        events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
+        """Append a value as a `raw` event."""
+        self._pass(SourceRaw(value), value, events)
 
     def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
         """Append a `raw` event whose value must be part of the next request. `about` is the field of `SourceRaw`."""
-        self._pass_raw(value, events)
-        if isinstance(events[-1], SourceRaw):
-            events[-1] = SourceRaw(value, self.format, about)
+        self._pass(SourceRaw(value, self.format, about), value, events)
 
     def _open_call(self, calls: dict[Any, CallT], index: Any, call: CallT, events: list[SourceEvent]) -> bool:
         """Add a call that begins to `calls`, under `index`, append its start, and return True.
@@ -786,12 +766,6 @@ class FrameAdapter(Adapter):
         if not call.executed:
             call.start(events)
         return True
-
-    def _pass_call(self, call: NativeToolCall, events: list[SourceEvent]) -> None:
-        """Append a call that the provider has run. If its arguments nest too deep, append a warning instead."""
-        self._pass_raw(call.arguments, events)
-        if isinstance(events[-1], SourceRaw):
-            events[-1] = call
 
 
 class PlainText(Adapter):
@@ -855,10 +829,6 @@ def _first_line(data: bytes) -> Any:
         return None
 
 
-def _bad_frame(why: str, raw: str) -> SourceWarning:
-    return SourceWarning(Code.BAD_FRAME, f"an event could not be decoded: {bounded(why, 200)}", raw=raw or None)
-
-
 # Sources.
 
 
@@ -876,7 +846,7 @@ class Source:
         self._transport = Transport(origin)
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
-        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the response is checked
+        self._is_checked = False  # the response is known to be a stream
         self._ended_by_cancel = False  # the last read was cancelled, and this has ended the transport
         self._over = False
         self._released = False
@@ -890,15 +860,13 @@ class Source:
         if self._over:
             raise StopAsyncIteration
         try:
-            if (read := self._read) is None:
+            if not self._is_checked:
                 refusal = await self._transport.refusal()
                 if refusal is not None:
                     self._over = True
                     return [refusal]
-                self._read = self._transport.read
-                item = await anext(self._transport)
-            else:
-                item = await read()
+                self._is_checked = True
+            item = await anext(self._transport)
         except StopAsyncIteration:
             if self._over:
                 raise
@@ -913,7 +881,7 @@ class Source:
             raise
         self._ended_by_cancel = False
         try:
-            return self._adapter.feed(item) if type(item) is bytes else self._adapter.take(item)
+            return self._adapter.take(item)
         except UnreadableSource:
             self._over = True
             raise

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.sources.adapter import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from streamtools.events import SourceWarning
+from streamtools.sources.adapter import Frame, Framed, LineDecoder, SSEDecoder, skipped
 from tests.support.cases import together
 from tests.support.cuts import cut, places, usual_cuts
 
@@ -156,16 +157,16 @@ def test_the_limit_skips_the_same_frames_at_any_cut(stream: bytes, where: list[i
     lines = re.sub(rb"\r\n?", b"\n", stream)
     blocks = lines.split(b"\n\n")
     blocks[-1] = blocks[-1].removesuffix(b"\n")
-    expected = [Skipped(len(block)) for block in blocks if len(block) > limit]
+    expected = [skipped(len(block), limit) for block in blocks if len(block) > limit]
     found = frames(SSEDecoder(limit), cut(stream, where))
-    assert expected == [frame for frame in found if isinstance(frame, Skipped)]
+    assert expected == [frame for frame in found if isinstance(frame, SourceWarning)]
     assert found == frames(SSEDecoder(limit), [stream])
 
 
 def test_a_frame_of_exactly_the_limit_passes_at_every_cut() -> None:
     """The limit counts the lines of a frame, and not the blank line that ends it."""
     stream = b"data: 123456\n\ndata: 1234567\n\nevent: x\ndata: 1\n\ndata: 2"
-    expected = [Frame(b"123456"), Skipped(13), Skipped(16), Frame(b"2")]
+    expected = [Frame(b"123456"), skipped(13, 12), skipped(16, 12), Frame(b"2")]
     for chunks in usual_cuts(stream):
         assert expected == frames(SSEDecoder(12), chunks), chunks
 
@@ -173,7 +174,7 @@ def test_a_frame_of_exactly_the_limit_passes_at_every_cut() -> None:
 def test_a_skipped_frame_at_the_end_of_the_stream_is_reported() -> None:
     """A frame that is over the limit and never ends is reported once, at the end, with the bytes it had."""
     for chunks in usual_cuts(b"data: 1\n\ndata: 23456789\n"):
-        assert [Frame(b"1"), Skipped(14)] == frames(SSEDecoder(10), chunks)
+        assert [Frame(b"1"), skipped(14, 10)] == frames(SSEDecoder(10), chunks)
 
 
 @pytest.mark.parametrize(("make", "end"), [(SSEDecoder, b"\n\n"), (LineDecoder, b"\n")], ids=["SSE", "NDJSON"])
@@ -187,7 +188,7 @@ def test_an_endless_line_takes_no_memory(make: type[SSEDecoder | LineDecoder], e
     tracemalloc.stop()
     found += decoder.feed(end + b"data: 1" + end)
     value = b"1" if make is SSEDecoder else b"data: 1"
-    assert [Skipped(800 * 65536), Frame(value)] == found
+    assert [skipped(800 * 65536, 1024 * 1024), Frame(value)] == found
     assert peak < 4 * 1024 * 1024
 
 
@@ -218,4 +219,4 @@ def test_lines_of_ndjson_at_every_cut(stream: bytes, expected: list[bytes]) -> N
 def test_a_line_over_the_limit_is_skipped_at_every_cut() -> None:
     """The limit counts the line without its end."""
     for chunks in usual_cuts(b"1234\n12345\n123\n"):
-        assert [Frame(b"1234"), Skipped(5), Frame(b"123")] == frames(LineDecoder(4), chunks), chunks
+        assert [Frame(b"1234"), skipped(5, 4), Frame(b"123")] == frames(LineDecoder(4), chunks), chunks

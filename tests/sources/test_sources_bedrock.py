@@ -29,7 +29,8 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.adapter import Damaged, Frame, Skipped
+from streamtools.sources.adapter import Frame, bad_frame, skipped
+from streamtools.sources.provider_terms import Fault
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import read
 from tests.support.bodies import Pieces
@@ -306,7 +307,7 @@ def test_headers_of_every_type_are_read() -> None:
     assert [Frame(b"1", "a")] == decode(plain)
     assert [Frame(b"1", "a")] == decode(_framed(others + written, plain[12 + length : size - 4]))
     for bad in (b"\x05ab", b"\x01x\x0a", b"\x01x\x07\x00\x09a", b"\x01x\x09abc", b"\x01"):
-        assert [Damaged("the headers of a message cannot be read")] == decode(_framed(bad, b"1"))
+        assert [bad_frame("the headers of a message cannot be read")] == decode(_framed(bad, b"1"))
 
 
 def _framed(headers: bytes, payload: bytes) -> bytes:
@@ -320,8 +321,8 @@ def test_a_message_with_a_wrong_checksum_is_dropped() -> None:
     """The next one is read; a prelude that fails its own ends the stream."""
     one, two = event("a", "one"), event("a", "two")
     flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
-    lost = Damaged("a message fails its checksum")
-    ended = Damaged("the prelude of a message fails its checksum", final=True)
+    lost = bad_frame("a message fails its checksum")
+    ended = Fault("the prelude of a message fails its checksum", "framing", None)
     for chunks in usual_cuts(flipped + two):
         assert [lost, Frame(b'"two"', "a")] == decode(*chunks)
     for at in range(12):
@@ -343,16 +344,16 @@ def test_damaged_messages_are_reported() -> None:
 
 
 def test_a_message_over_the_limit_is_skipped() -> None:
-    """It is not stored, and the next message is read. If it breaks off, its received size is reported."""
+    """It is not stored, and the next message is read. It is reported when its size is known."""
     long, short = event("a", "x" * 2000), event("a", 1)
     for chunks in ([short + long + short], [(short + long + short)[at : at + 7] for at in range(0, 2400, 7)]):
-        assert [Frame(b"1", "a"), Skipped(len(long)), Frame(b"1", "a")] == decode(*chunks)
+        assert [Frame(b"1", "a"), skipped(len(long), 1000), Frame(b"1", "a")] == decode(*chunks)
     decoder = EventStreamDecoder(1000)
-    for at in range(0, 1500, 50):
-        decoder.feed(long[at : at + 50])
+    found = [frame for at in range(0, 1500, 50) for frame in decoder.feed(long[at : at + 50])]
+    assert [skipped(len(long), 1000)] == found
     assert not decoder._buffer
-    assert [Skipped(1500)] == decoder.close()
-    assert [Damaged("the last message is cut off")] == decode(short[:-1])
+    assert [] == decoder.close()
+    assert [bad_frame("the last message is cut off")] == decode(short[:-1])
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4), places, st.integers(0, 300))

@@ -129,7 +129,7 @@ class TurnsAdapter(FrameAdapter):
     def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
         """Append a call that the backend has run, if it was buffered. The caller forwards the result after it."""
         if isinstance(id, str) and (call := self._calls.pop_answered(id)) is not None:
-            self._pass_call(call, events)
+            self._pass(call, call.arguments, events)
 
     def _end_turn(
         self,

@@ -27,15 +27,15 @@ from streamtools.json_values import fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
     UNREADABLE,
-    Damaged,
     Frame,
     FrameAdapter,
     Framed,
     FrameDecoder,
     GrowingItem,
     OpenCall,
-    Skipped,
+    bad_frame,
     end_doubtful,
+    skipped,
 )
 from streamtools.sources.event_formats import format_of
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string, text_in
@@ -68,49 +68,35 @@ class EventStreamDecoder(FrameDecoder):
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._over = False  # a prelude was damaged, so the rest of the stream cannot be read
-        self._size = 0  # the size in bytes of the message that is being skipped
-        self._left = 0  # the number of bytes of this message that have not arrived
+        self._left = 0  # the number of bytes of a skipped message that have not arrived
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames of the messages that `chunk` completes."""
         frames: list[Framed] = []
-        if self._left:
-            chunk = self._skip(chunk, frames)
-        self._buffer += chunk
+        self._buffer += chunk[self._left :]
+        self._left = max(0, self._left - len(chunk))
         at = 0
         while not self._over and len(self._buffer) - at >= _prelude.size:
             total, headers, checksum = _prelude.unpack_from(self._buffer, at)
             if crc32(self._buffer[at : at + 8]) != checksum or total < _MIN_SIZE or headers > total - _MIN_SIZE:
                 self.ignored = self.ignored or bytes(self._buffer[at : at + _prelude.size])
-                frames.append(Damaged("the prelude of a message fails its checksum", final=True))
+                frames.append(Fault("the prelude of a message fails its checksum", "framing", None))
                 self._over = True
             elif total > self._limit:
-                self._size = self._left = total
-                rest = self._skip(bytes(self._buffer[at:]), frames)
-                self._buffer, at = bytearray(rest), 0
-                if self._left:
-                    break
+                frames.append(skipped(total, self._limit))
+                at += total
             elif len(self._buffer) - at < total:
                 break
             else:
                 frames.append(_read_message(bytes(self._buffer[at : at + total]), headers))
                 at += total
+        self._left += max(0, at - len(self._buffer))
         del self._buffer[: len(self._buffer) if self._over else at]
         return frames
 
     def close(self) -> list[Framed]:
-        """Return a `Damaged` frame if the last message is incomplete, or a `Skipped` frame if it is over the limit."""
-        if self._left:
-            return [Skipped(self._size - self._left)]
-        return [Damaged("the last message is cut off")] if self._buffer else []
-
-    def _skip(self, chunk: bytes, frames: list[Framed]) -> bytes:
-        """Skip the bytes of a message over the limit. Returns the bytes of `chunk` after it."""
-        skipped = min(len(chunk), self._left)
-        self._left -= skipped
-        if not self._left:
-            frames.append(Skipped(self._size))
-        return chunk[skipped:]
+        """Return a warning if the last message is incomplete."""
+        return [bad_frame("the last message is cut off")] if self._buffer else []
 
     def _read(self, block: bytes) -> Frame | None:
         raise NotImplementedError  # never called, because binary messages have no separator
@@ -119,10 +105,10 @@ class EventStreamDecoder(FrameDecoder):
 def _read_message(message: bytes, length: int) -> Framed:
     """Return the frame of a whole message. `length` is the length of its headers in bytes."""
     if crc32(message[:-4]) != int.from_bytes(message[-4:], "big"):
-        return Damaged("a message fails its checksum")
+        return bad_frame("a message fails its checksum")
     headers = _read_headers(message[_prelude.size : _prelude.size + length])
     if headers is None:
-        return Damaged("the headers of a message cannot be read")
+        return bad_frame("the headers of a message cannot be read")
     payload = message[_prelude.size + length : -4]
     match headers.get(":message-type", "event"):
         case "exception":

@@ -203,7 +203,8 @@ class Gemini(FrameAdapter):
         self._started += 1
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
-        self._pass_call(NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own), events)
+        call = NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own)
+        self._pass(call, arguments, events)
 
     # Methods for interactions.
 

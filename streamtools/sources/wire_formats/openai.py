@@ -110,11 +110,11 @@ class ChatCompletions(FrameAdapter):
     def ended(self) -> bool:
         return self._over or self._reason is not None
 
-    def _read_sdk_object(self, item: object) -> list[SourceEvent]:
+    def take(self, item: object) -> list[SourceEvent]:
         kind = getattr(item, "type", None)
         if isinstance(kind, str) and kind in _HELPER_EVENTS:
             return []
-        return super()._read_sdk_object(getattr(item, "chunk", None) or item if kind == "chunk" else item)
+        return super().take(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if self._expects_text:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from streamtools.events import SourceWarning
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.sources.adapter import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from streamtools.sources.adapter import Frame, Framed, LineDecoder, SSEDecoder, skipped
 from tests.fuzz.target import Input, Target, pieces, seeds
 from tests.sources.test_frames import CASES, LINES, frames, reference
 from tests.support.bounds import characters_handled, stored
@@ -33,7 +34,7 @@ def check(given: Input) -> Iterator[object]:
     elif limit == DEFAULT_LIMITS.frame:
         assert whole == reference(stream)
     else:
-        assert [each for each in whole if isinstance(each, Skipped)] == _skipped(stream, limit)
+        assert [each for each in whole if isinstance(each, SourceWarning)] == _skipped(stream, limit)
     if given.wants(0) and limit <= 200 and stream:
         _keeps_little(make(limit), stream, limit)
     if given.wants(1) and len(stream) > 8:
@@ -53,15 +54,15 @@ def _blocks(stream: bytes, end: bytes) -> list[bytes]:
 def _read_lines(stream: bytes, limit: int) -> list[Framed]:
     """Read the lines of the whole text."""
     lines = _blocks(stream, b"\n")
-    over = [Skipped(len(line)) if len(line) > limit else Frame(line.removeprefix(_BOM)) for line in lines]
-    return [each for each in over if isinstance(each, Skipped) or each.data.strip()]
+    over = [skipped(len(line), limit) if len(line) > limit else Frame(line.removeprefix(_BOM)) for line in lines]
+    return [each for each in over if not isinstance(each, Frame) or each.data.strip()]
 
 
-def _skipped(stream: bytes, limit: int) -> list[Skipped]:
-    """Return the size of the data over the limit, from the whole text."""
+def _skipped(stream: bytes, limit: int) -> list[SourceWarning]:
+    """Return the warnings about data over the limit, from the whole text."""
     blocks = _blocks(stream, b"\n\n")
     blocks[-1] = blocks[-1].removesuffix(b"\n")
-    return [Skipped(len(block)) for block in blocks if len(block) > limit]
+    return [skipped(len(block), limit) for block in blocks if len(block) > limit]
 
 
 def _keeps_little(decoder: SSEDecoder | LineDecoder, stream: bytes, limit: int) -> None:
