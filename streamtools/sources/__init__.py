@@ -13,7 +13,7 @@ adapters are sans-IO and can also be used directly: `adapter("openai").feed(byte
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable
 
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -110,9 +110,7 @@ def cohere(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a stream. Its content type and first event decide which of the formats it has."""
-    headers = getattr(response, "headers", None)
-    declared = headers.get("content-type") if isinstance(headers, Mapping) else None
-    return Source(response, Undecided(declared if isinstance(declared, str) else "", limits))
+    return Source(response, Undecided(limits=limits))
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:

@@ -754,6 +754,11 @@ class FrameAdapter(Adapter):
         """Append a `raw` event whose value must be part of the next request. `about` is the field of `SourceRaw`."""
         self._pass(SourceRaw(value, self.format, about), value, events)
 
+    def _new_key(self) -> str:
+        """Return the key of the next call."""
+        self._started += 1
+        return str(self._started)
+
     def _open_call(self, calls: dict[Any, CallT], index: Any, call: CallT, events: list[SourceEvent]) -> bool:
         """Add a call that begins to `calls`, under `index`, append its start, and return True.
 

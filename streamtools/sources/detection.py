@@ -55,11 +55,6 @@ class Undecided(Adapter):
         self._seen = 0  # the number of bytes or objects in these items
         self._frames: SSEDecoder | LineDecoder | None = None  # None until bytes have arrived
         self._has_objects = False  # a JSON object has arrived
-        media = content_type.partition(";")[0].strip().lower()
-        if "ndjson" in media or "jsonl" in media:
-            self._choose("ollama")
-        elif media == "application/vnd.amazon.eventstream":
-            self._choose("bedrock")
 
     @property
     def ended(self) -> bool:
@@ -74,8 +69,14 @@ class Undecided(Adapter):
         if self._chosen is not None:
             return self._chosen.take(item)
         self._waiting.append(item)
-        if self._frames is None and isinstance(item, bytes | bytearray) and item.startswith(b"\0"):
-            name: str | None = "bedrock"  # NUL is the first byte of the length of a binary message
+        media = self.content_type.lower()
+        name: str | None
+        if "ndjson" in media or "jsonl" in media:
+            name = "ollama"
+        elif "amazon.eventstream" in media or (
+            self._frames is None and isinstance(item, bytes | bytearray) and item.startswith(b"\0")
+        ):  # NUL is the first byte of the length of a binary message
+            name = "bedrock"
         else:
             name = self._detect(self._read_frames(item))
         return [] if name is None and self._seen < _MAX_SEARCHED else self._choose(name)[1]

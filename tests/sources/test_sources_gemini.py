@@ -449,10 +449,10 @@ INTERACTIONS: dict[str, Stream] = {
         [
             ReasoningDelta("Hm"),
             ReasoningDelta("", "s"),
-            ToolCallStart("step 1", "t", "f"),
-            ToolCallDelta("step 1", '{"a":'),
-            ToolCallDelta("step 1", "1}"),
-            NativeToolCall("step 1", "f", id="t", signature="z"),
+            ToolCallStart("1", "t", "f"),
+            ToolCallDelta("1", '{"a":'),
+            ToolCallDelta("1", "1}"),
+            NativeToolCall("1", "f", id="t", signature="z"),
             SourceUsage(COUNTED),
             stop("requires_action", "tool_calls", COUNTED),
         ],
@@ -471,8 +471,8 @@ INTERACTIONS: dict[str, Stream] = {
         [
             TextDelta("a"),
             TextDelta("b"),
-            ToolCallStart("step 1", None, "f"),
-            NativeToolCall("step 1", "f", {"a": 1}),
+            ToolCallStart("1", None, "f"),
+            NativeToolCall("1", "f", {"a": 1}),
             SourceUsage(COUNTED),
             stop("completed", usage=COUNTED),
         ],
@@ -553,7 +553,7 @@ def test_steps_over_the_limits_are_forwarded() -> None:
     for limits, parts, expected in (
         (Limits(calls=0), [start], [SourceRaw(event)]),
         (Limits(text=len(start)), [start, delta], [SourceRaw(began), SourceRaw(json.loads(delta[6:]))]),
-        (Limits(calls=0), [call], [NativeToolCall("step 1", "f", id="c", fault=Code.TOO_MANY_CALLS)]),
+        (Limits(calls=0), [call], [NativeToolCall("1", "f", id="c", fault=Code.TOO_MANY_CALLS)]),
     ):
         adapter = Gemini(limits)
         told = [each for part in parts for each in adapter.feed(part)]

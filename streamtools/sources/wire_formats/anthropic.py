@@ -192,8 +192,7 @@ class Anthropic(FrameAdapter):
         self._text_is_open = kind == "text"
         if not isinstance(kind, str) or kind == "redacted_thinking":
             return
-        self._started += is_call
-        block = _Block(kind, str(self._started) if is_call else "", start)
+        block = _Block(kind, self._new_key() if is_call else "", start)
         if self._has_room:
             self._blocks[index] = block
             if kind == "tool_use":

@@ -209,8 +209,7 @@ class Bedrock(FrameAdapter):
             else:
                 self._pass_raw({"contentBlockStart": value}, events)
             return
-        self._started += 1
-        call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
+        call = OpenCall(self._new_key(), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
         self._open_call(self._calls, index, call, events)
 

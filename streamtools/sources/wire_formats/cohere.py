@@ -74,8 +74,7 @@ class Cohere(FrameAdapter):
         function = object_in(entry, "function") if isinstance(entry, dict) else {}
         piece = function.get("arguments")
         if starts and isinstance(entry, dict):
-            self._started += 1
-            call = OpenCall(str(self._started), text_in(entry, "id"), text_in(function, "name"))
+            call = OpenCall(self._new_key(), text_in(entry, "id"), text_in(function, "name"))
             if not self._open_call(self._calls, index, call, events):
                 return True
         if (open_call := self._calls.get(index)) is not None and isinstance(piece, str):

@@ -168,11 +168,9 @@ class Gemini(FrameAdapter):
             if not continues and values in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
-                    self._started += 1
-                    events.append(NativeToolCall(str(self._started), name, given, id, signature=signature))
+                    events.append(NativeToolCall(self._new_key(), name, given, id, signature=signature))
                 return
-            self._started += 1
-            call = self._call = OpenCall(str(self._started), name=name)
+            call = self._call = OpenCall(self._new_key(), name=name)
             self._arguments = PartialArgs(self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
@@ -200,10 +198,9 @@ class Gemini(FrameAdapter):
         self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run. Another part holds its result, which is forwarded unchanged."""
-        self._started += 1
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
-        call = NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own)
+        call = NativeToolCall(self._new_key(), name, arguments, id, True, signature, own=own)
         self._pass(call, arguments, events)
 
     # Methods for interactions.
@@ -240,9 +237,8 @@ class Gemini(FrameAdapter):
         self._end_hosted(index, events)
         match step.get("type"):
             case "function_call":
-                self._started += 1
                 given = None if given in ("", {}) else given  # Google sends {} if the arguments arrive in deltas
-                call = OpenCall(f"step {self._started}", text_in(step, "id"), text_in(step, "name"), given, signature)
+                call = OpenCall(self._new_key(), text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
                 self._add_reasoning("".join(_texts(step.get("summary"))), events, signature)

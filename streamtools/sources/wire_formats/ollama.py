@@ -59,9 +59,8 @@ class Ollama(FrameAdapter):
         self._pass_fields(message, _FIELDS, events)
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-                self._started += 1
                 name, id = text_in(function, "name"), text_in(call, "id")
-                events.append(NativeToolCall(str(self._started), name, function.get("arguments"), id))
+                events.append(NativeToolCall(self._new_key(), name, function.get("arguments"), id))
             elif call is not None:
                 self._pass_raw({"tool_calls": [call]}, events)
 
