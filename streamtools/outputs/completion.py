@@ -28,9 +28,6 @@ from streamtools.errors import Checked, Code
 from streamtools.json_values import compact
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error
 
-MAX_WHITE_SPACE = 1024
-"""Maximum number of white space characters that are buffered. Longer white space is intended, and is sent."""
-
 WHITE_SPACE = " \t\r\n"
 _CUT_REASONS = ("length", "content_filter")  # finish reasons that take precedence over calls
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"  # characters that may complete the JSON of arguments
@@ -258,8 +255,7 @@ class TrailingSpace:
     """
 
     def __init__(self) -> None:
-        self._pending = ""
-        self._too_long = False  # whether the white space at the end exceeds the limit, so that it is sent
+        self._pending: list[str] = []  # pieces of the white space at the end of the text
         self._after_call = False  # whether only white space has followed the last call
 
     def feed(self, text: str) -> str:
@@ -267,19 +263,10 @@ class TrailingSpace:
         body = text.rstrip(WHITE_SPACE)
         sent = ""
         if body:
-            sent = self._pending + body
-            self._pending = ""
-            self._too_long = self._after_call = False
-        if len(body) == len(text):
-            return sent
-        space = text[len(body) :]
-        if self._too_long:
-            return sent + space
-        self._pending += space
-        if len(self._pending) > MAX_WHITE_SPACE:
-            sent += self._pending
-            self._pending = ""
-            self._too_long = True
+            sent = "".join([*self._pending, body])
+            self._pending.clear()
+            self._after_call = False
+        self._pending.append(text[len(body) :])
         return sent
 
     def record_call(self) -> None:
@@ -289,12 +276,11 @@ class TrailingSpace:
 
     def drop(self) -> None:
         """Drop the buffered white space."""
-        self._pending = ""
-        self._too_long = False
+        self._pending.clear()
 
     def close(self) -> str:
         """Return the white space that ends the text. Returns `""` if only this white space follows a call."""
-        return "" if self._after_call else self._pending
+        return "" if self._after_call else "".join(self._pending)
 
 
 class CallOrder:

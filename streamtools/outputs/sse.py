@@ -12,7 +12,7 @@ break. Lines end with LF, because some clients do not support CRLF.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -202,56 +202,35 @@ class SharedFrames:
         return data
 
 
-# Plain text: only the text of the answer. The function `render` may return text for other events.
-
-
 class TextEncoder:
-    """Writes the text of the answer in UTF-8.
-
-    `render` receives all events except `Text`, and may return a text to write (for example, `UiTexts().render`). Blank
-    lines separate the texts of steps, and separate each text of `render` from the text around it.
-    """
+    """Writes only the text of the answer, in UTF-8. Blank lines separate the texts of steps."""
 
     content_type = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = EVENT_STREAM_HEADERS
     keep_alive = b""
     resumable = False
 
-    def __init__(self, *, render: Callable[[UIEvent], str | None] | None = None) -> None:
-        self._render = render
+    def __init__(self) -> None:
         self._has_text = False
         self._needs_separator = False
         self._ended = False
 
     def encode(self, event: UIEvent) -> bytes:
-        """Return the text of `event`, or the text that `render` returns for it. It may be `b""`."""
+        """Return the text of `event`, or `b""` if it has none."""
         if self._ended:
             raise closed_error()
         match event:
-            case Text(text):
-                return self._write(text)
+            case Text(text) if text:
+                separator = "\n\n" if self._needs_separator else ""
+                self._has_text, self._needs_separator = True, False
+                return well_formed(separator + text).encode()
             case StepStart():
-                self._needs_separator = True
+                self._needs_separator = self._has_text
             case Done():
                 self._ended = True
-        rendered = self._render(event) if self._render is not None else None
-        if not rendered:
-            return b""
-        self._needs_separator = True
-        written = self._write(rendered)
-        self._needs_separator = True
-        return written
+        return b""
 
     def close(self) -> bytes:
         """End the body. Returns `b""`, because plain text has no end mark."""
         self._ended = True
         return b""
-
-    def _write(self, text: str) -> bytes:
-        if not text:
-            return b""
-        if self._needs_separator and self._has_text:
-            text = "\n\n" + text
-        self._needs_separator = False
-        self._has_text = True
-        return well_formed(text).encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import UiTexts, outputs
+from streamtools import outputs
 from streamtools.events import Done, FollowUp, Start, Text, read_ui_event
 from streamtools.sources import Frame, SSEDecoder
 from tests.support.sample_runs import RUNS
@@ -82,9 +82,9 @@ def test_invalid_options_are_refused(options: dict[str, Any], complaint: str) ->
         outputs.native(**options)
 
 
-def text_of(name: str, **options: Any) -> str:
+def text_of(name: str) -> str:
     """Return a run as plain text."""
-    encoder = outputs.text(**options)
+    encoder = outputs.text()
     return (b"".join(map(encoder.encode, RUNS[name])) + encoder.close()).decode()
 
 
@@ -95,12 +95,3 @@ def test_plain_text_contains_only_the_answer() -> None:
     assert "So:\n\n" == text_of("a call that waits")
     assert "" == text_of("an immediate error")
     assert "a\ufffd" == outputs.text().encode(Text("a\ud83d")).decode()
-
-
-def test_a_function_may_render_other_events() -> None:
-    """`render` returns them, and each is separated."""
-    texts = UiTexts(waiting="(a tool)", executing="", executed="(done)")
-
-    assert "Let me look.\n\n(a tool)\n\n(done)\n\nIt is mild." == text_of("two steps", render=texts.render)
-    assert text_of("an immediate error", render=texts.render) == "*❌ Stream error: the provider is overloaded*"
-    assert text_of("cancelled in a text", render=texts.render).startswith("I was\n\n*⏹ Can")
