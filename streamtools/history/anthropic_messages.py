@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, is_text, string_at, without, write_parts
+from streamtools.history.content import Content, data_of, is_plain, string_at, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 from streamtools.history.writing import INVALID_IN_NAMES, call_provider_fields, in_order, provider_fields
@@ -51,17 +51,11 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
     if not isinstance(part, Mapping) or part.get("type") != "tool_result":
         return False
     content = part.get("content")
-    members = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
+    members = {} if is_plain(content) else {"content": content}
     is_error = part.get("is_error") is True
     rest = without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
     reader.add_native_result(FORMAT, part.get("tool_use_id"), content, rest, is_error=is_error)
     return True
-
-
-def _are_plain(content: object) -> bool:
-    """Return whether the content is a list of one text block without additional fields."""
-    block = content[0] if isinstance(content, list) and len(content) == 1 else None
-    return isinstance(block, Mapping) and is_text(block) and len(block) == 2
 
 
 def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, is_text, read_part, string_at, without
+from streamtools.history.content import Content, data_of, is_plain, read_part, string_at, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
@@ -114,12 +114,9 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
     format = COHERE if any(string_at(part, "type") == "document" for part in parts) else FORMAT
-    plain = not isinstance(content, list) or all(
-        isinstance(part, Mapping) and is_text(part) and len(part) == 2 for part in content
-    )
     name = {"name": message["name"]} if message.get("role") == "tool" and string_at(message, "name") else {}
     documents = [_document(part) for part in parts] if format == COHERE else content
-    rest = name | ({} if plain else {"content": content})
+    rest = name | ({} if is_plain(content) else {"content": content})
     reader.add_native_result(format, id, with_images(message, documents), rest)
 
 

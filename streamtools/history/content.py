@@ -48,6 +48,13 @@ def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
+def is_plain(content: object) -> bool:
+    """Return whether content is not a list, or is a list of one text part without additional fields."""
+    if not isinstance(content, list):
+        return True
+    return len(content) == 1 and isinstance(content[0], Mapping) and is_text(content[0]) and len(content[0]) == 2
+
+
 def is_typed(part: Mapping[str, Any]) -> bool:
     """Return whether a part may be the words of the user: a text that does not stand for a file."""
     if not is_text(part):
