@@ -147,7 +147,7 @@ class Again(ScriptedModel):
         said = ask.history[-2] if len(ask.history) > 1 else None
         shown = said.text if isinstance(said, Assistant) else ask.prefill
         assert self.raw.startswith(shown)
-        self._answers.append([TextDelta(self.raw[len(shown) :]), ProviderCompleted(finish_reason="stop")])
+        self._answers.append([self.raw[len(shown) :]])
         return super().stream(ask)
 
 

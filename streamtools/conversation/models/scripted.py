@@ -57,7 +57,9 @@ class ScriptedModel:
         """The requests that the model received, in order."""
         self.open = 0
         """The number of answers that are currently open."""
-        self._answers = [_read_answer(number, answer) for number, answer in enumerate(answers)]
+        self._answers = list(answers)
+        for number, answer in enumerate(self._answers):
+            _read_answer(number, answer)
         self._format = format
 
     @property
@@ -74,8 +76,9 @@ class ScriptedModel:
         if not self.left:
             number, more = len(self.asks) + 1, "write one more in ScriptedModel([...])"
             raise LookupError(f"the script has no answer for request {number}, only {len(self._answers)}: {more}")
+        deltas = _read_answer(len(self.asks), self._answers[len(self.asks)])
         self.asks.append(ask)
-        return self._open(self._answers[len(self.asks) - 1])
+        return self._open(deltas)
 
     @asynccontextmanager
     async def _open(self, deltas: list[_Delta]) -> AsyncIterator[Source]:
