@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -133,33 +133,27 @@ class FrameDecoder(ABC):
             self._buffer.clear()
         blocks = chunk.split(self._separator)
         self._buffer += blocks.pop()
-        return self._read_all(blocks)
-
-    def close(self) -> list[Framed]:
-        """Return the last frame if the stream ended without its separator."""
-        block = bytes(self._buffer).removesuffix(b"\n")
-        self._buffer.clear()
-        return self._read_all([block])
-
-    @abstractmethod
-    def _read(self, block: bytes) -> Frame | None:
-        """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
-
-    def _read_all(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. A block over the limit becomes a warning.
-
-        The `_dropped` bytes count as the beginning of the first block.
-        """
         frames: list[Framed] = []
         for block in blocks:
-            size = self._dropped + len(block)
+            size = self._dropped + len(block)  # the dropped bytes are the beginning of the first block
             self._dropped = 0
             if size > self._limit:
                 frames.append(skipped(size, self._limit))
             elif block and (frame := self._read(block)) is not None:
                 frames.append(frame)
-        self._enforce_limit()
+        if self._buffer:
+            self._enforce_limit()
         return frames
+
+    def close(self) -> list[Framed]:
+        """Return the last frame if the stream ended without its separator."""
+        frames = self.feed(self._separator)
+        self._buffer.clear()
+        return frames
+
+    @abstractmethod
+    def _read(self, block: bytes) -> Frame | None:
+        """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _enforce_limit(self) -> None:
         """Drop the buffered bytes if they exceed the limit. Keeps a final LF, which may begin the frame's separator."""
@@ -814,7 +808,7 @@ class Source:
         self._transport = Transport(origin)
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
-        self._is_checked = False  # the response is known to be a stream
+        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the response is checked
         self._ended_by_cancel = False  # the last read was cancelled, and this has ended the transport
         self._over = False
         self._released = False
@@ -828,13 +822,15 @@ class Source:
         if self._over:
             raise StopAsyncIteration
         try:
-            if not self._is_checked:
+            if (read := self._read) is None:
                 refusal = await self._transport.refusal()
                 if refusal is not None:
                     self._over = True
                     return [refusal]
-                self._is_checked = True
-            item = await anext(self._transport)
+                self._read = self._transport.read
+                item = await anext(self._transport)
+            else:
+                item = await read()
         except StopAsyncIteration:
             if self._over:
                 raise
@@ -849,7 +845,7 @@ class Source:
             raise
         self._ended_by_cancel = False
         try:
-            return self._adapter.take(item)
+            return self._adapter.feed(item) if type(item) is bytes else self._adapter.take(item)
         except UnreadableSource:
             self._over = True
             raise

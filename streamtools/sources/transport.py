@@ -15,7 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from http import HTTPStatus
 from typing import Any
 
@@ -76,6 +85,11 @@ class Transport:
         headers = getattr(self._response, "headers", None)
         declared = headers.get("content-type") if isinstance(headers, Mapping) else None
         return declared.strip() if isinstance(declared, str) else ""
+
+    @property
+    def read(self) -> Callable[[], Awaitable[Any]]:
+        """The function that reads each piece after the first. For an asynchronous iterator, it is its `__anext__`."""
+        return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
     def url(self) -> str | None:
