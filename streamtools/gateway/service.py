@@ -61,7 +61,6 @@ _Read = TypeVar("_Read")
 _Answer: TypeAlias = Callable[[Request, Send], Awaitable[int]]
 _FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
 _REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in http.CLIENTS.items()}
-_NEED_STORAGE = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
 """The path of one model, whose name must not have a segment `.` or `..`.
@@ -203,9 +202,6 @@ class _Gateway:
             name = path.removeprefix(_MODELS).removeprefix("/")
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
             await self._answer("models", error_format, request, partial(self._forward, endpoint), send)
-        elif path.startswith(_NEED_STORAGE):
-            message = "nothing is stored between requests: send the items of the conversation in `input` each time"
-            await _refuse(error_format, 400, message)(scope, receive, send)
         else:
             message = f"the gateway has no {method} {path[:100]}; its documentation lists its paths"
             await _refuse(error_format, 404, message)(scope, receive, send)

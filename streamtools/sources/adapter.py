@@ -458,18 +458,13 @@ class Adapter(ABC):
         return self.take(chunk)
 
     @abstractmethod
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
+    def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes. A second call returns none.
 
         `cause` says why the transport broke off. It is None if the transport ended normally. With a cause, the last
-        event is an error, unless the stream had already `ended`.
+        event is an error, unless the stream had already `ended`. If the provider's SDK raised an exception with an
+        error of the provider, `cause` is the event for this error. It is then always the last event.
         """
-
-    def fail(self, error: SourceError) -> list[SourceEvent]:
-        """Return the last events of a stream whose SDK raised an exception. `error` is the event for it."""
-        events = self.close("an exception")
-        interruption = Code.STREAM_INTERRUPTED
-        return [error if isinstance(event, SourceError) and event.code is interruption else event for event in events]
 
 
 class FrameAdapter(Adapter):
@@ -530,21 +525,17 @@ class FrameAdapter(Adapter):
         expected = "a stream of bytes, of server-sent events or of an SDK's objects"
         raise UnreadableSource(f"expected {expected}, got an item of {type(item)!r}")
 
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
+    def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
-        if not self._over:
+        if isinstance(cause, SourceError) and not self._over:
+            self._fail(cause, events)  # as in a stream of bytes, an error after the finish reason fails the turn
+        elif not self._over:
             self._note_ignored_line()
             self._end(events)
             if not self.ended:
                 fault = self._wrong_format_error(events) if cause is None else interrupted(cause)
                 events += [] if fault is None else [fault]
             self._over = True
-        return events
-
-    def fail(self, error: SourceError) -> list[SourceEvent]:
-        events = self.feed_frames(self._frames.close())
-        if not self._over:  # as in a stream of bytes, an error after the finish reason fails the turn
-            self._fail(error, events)
         return events
 
     @abstractmethod
@@ -746,7 +737,7 @@ class PlainText(Adapter):
         text = self._text.join(item or "")
         return [TextDelta(text)] if text else []
 
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
+    def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         if self._over:
             return []
         self._over = True
@@ -770,15 +761,17 @@ class ReadyEvents(Adapter):
             self._over = True
         return [event]
 
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
+    def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         if cause is None or self._over:
             return []
         self._over = True
         return [interrupted(cause)]
 
 
-def interrupted(cause: str) -> SourceError:
-    """Return the error event for a transport that broke off."""
+def interrupted(cause: str | SourceError) -> SourceError:
+    """Return the error event for a transport that broke off. `cause` is described at `Adapter.close`."""
+    if isinstance(cause, SourceError):
+        return cause
     return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
 
 
@@ -834,12 +827,14 @@ class Source:
         except StopAsyncIteration:
             if self._over:
                 raise
-            return self._end("the read was cancelled" if self._ended_by_cancel else None)
+            self._over = True
+            return self._adapter.close("the read was cancelled" if self._ended_by_cancel else None)
         except Exception as error:
             if self._over:  # `aclose` was called during the read
                 raise StopAsyncIteration from None
+            self._over = True
             self.raised_at = loggable(error)["raised_at"]
-            return _explain_timeout(error, self._end(name_of(error), raised_error(error)))
+            return _explain_timeout(error, self._adapter.close(raised_error(error) or name_of(error)))
         except BaseException:
             self._ended_by_cancel = self._transport.ends_when_cancelled
             raise
@@ -866,15 +861,6 @@ class Source:
         if not self._released:
             await self._transport.aclose()
             self._released = True
-
-    def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:
-        """Return the events at the end of the transport.
-
-        `cause` says why the transport broke off. It is None if the transport ended normally. `error` is the provider's
-        error, if its SDK raised an exception.
-        """
-        self._over = True
-        return self._adapter.close(cause) if error is None else self._adapter.fail(error)
 
 
 _TIMEOUTS = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}

@@ -81,13 +81,9 @@ class Undecided(Adapter):
             name = self._detect(self._read_frames(item))
         return [] if name is None and self._seen < _MAX_SEARCHED else self._choose(name)[1]
 
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
+    def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         chosen, events = self._choose(self._detect([] if self._frames is None else self._frames.close()))
         return events + chosen.close(cause)
-
-    def fail(self, error: SourceError) -> list[SourceEvent]:
-        chosen, events = self._choose(None)
-        return events + chosen.fail(error)
 
     def _choose(self, name: str | None) -> tuple[Adapter, list[SourceEvent]]:
         """Choose the adapter, unless it was chosen before. Returns the adapter and the events of the buffered items.

@@ -86,14 +86,12 @@ async def test_only_listed_paths_pass() -> None:
             ("GET", "/v1/files"),
             ("POST", "/v1/images"),
             ("GET", "/nowhere"),
+            ("GET", "/v1/responses/resp_1"),
         ]:
             asked = http.build_request(method, "/", json={} if method == "POST" else None)
             asked.url = asked.url.copy_with(raw_path=path.replace("..", "%2E%2E").encode())
             response = await http.send(asked)
             assert (response.status_code, "message" in response.json()["error"]) == (404, True), path
-        for method, path in (("GET", "/v1/responses/resp_1"), ("POST", "/v1/conversations")):
-            response = await http.request(method, path, json={} if method == "POST" else None)
-            assert (response.status_code, "`input`" in response.json()["error"]["message"]) == (400, True), path
         assert len(upstream.requests) == seen
     assert [head[""] for head in upstream.heads][-2:] == [
         "GET /v1/models HTTP/1.1",

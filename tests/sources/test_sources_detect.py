@@ -149,7 +149,7 @@ def test_a_stream_that_breaks_off_before_its_first_event_is_an_interruption() ->
     """The error equals that of other adapters."""
     error = SourceError("no", status=500)
 
-    assert [error] == Undecided().fail(error)
+    assert [error] == Undecided().close(error)
     assert ["stream_interrupted"] == [each.code for each in Undecided().close("reset") if isinstance(each, SourceError)]
 
 

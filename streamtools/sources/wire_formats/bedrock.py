@@ -321,7 +321,7 @@ class Bedrock(FrameAdapter):
         if self._inner is None:
             super()._fail(fault, events)
             return
-        events += self._inner.fail(fault.event() if isinstance(fault, Fault) else fault)
+        events += self._inner.close(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
 
 
