@@ -54,81 +54,58 @@ def _read_events(stream: bytes) -> Iterator[Body]:
             yield json.loads(data)
 
 
-class _TextMembers:
-    """Collects the pieces of string fields that arrive in deltas. `join` sets each field to its joined pieces."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[tuple[int, str], tuple[Body, list[str]]] = {}
-
-    def add(self, holder: Body, name: str, piece: str) -> None:
-        holder.setdefault(name, "")
-        self._pieces.setdefault((id(holder), name), (holder, []))[1].append(piece)
-
-    def join(self) -> None:
-        for (_, name), (holder, pieces) in self._pieces.items():
-            holder[name] = "".join([holder[name] or "", *pieces])
-
-
 def _join_chunks(chunks: list[Body]) -> Body:
     """Join the chunks of a streamed chat completion into a chat completion."""
-    texts = _TextMembers()
-    choices: dict[int, Body] = {}
-    usage = None
+    texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
+    calls: list[Body] = []
+    arguments: dict[int, list[str]] = {}  # further pieces of arguments, by the index of the call
+    usage = finish_reason = None
     for chunk in chunks:
         usage = chunk.get("usage") or usage
-        for delta in chunk["choices"]:
-            index = delta["index"]
-            choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
-            _add_delta(choice["message"], delta["delta"], texts)
-            choice["finish_reason"] = delta["finish_reason"]
-    texts.join()
-    for choice in choices.values():
-        message = choice["message"]
-        message["content"] = message["content"] or (None if "tool_calls" in message else "")
-        message.setdefault("refusal", None)
-        choice["logprobs"] = None
-    head = {name: value for name, value in chunks[0].items() if name not in ("choices", "usage")}
-    whole = {**head, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
+        for choice in chunk["choices"]:
+            finish_reason, delta = choice["finish_reason"], choice["delta"]
+            for name, pieces in texts.items():
+                pieces.append(delta.get(name) or "")
+            for call in delta.get("tool_calls", ()):
+                if call["index"] == len(calls):
+                    calls.append(call)
+                else:
+                    arguments.setdefault(call["index"], []).append(call["function"]["arguments"])
+    for index, pieces in arguments.items():
+        calls[index]["function"]["arguments"] += "".join(pieces)
+    content, reasoning = map("".join, texts.values())
+    message: Body = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None}
+    message |= {"reasoning_content": reasoning} if reasoning else {}
+    if calls:
+        message["tool_calls"] = [{name: call[name] for name in call if name != "index"} for call in calls]
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
+    whole = {**chunks[0], "object": "chat.completion", "choices": [choice]}
     return whole | ({"usage": usage} if usage else {})
-
-
-def _add_delta(message: Body, delta: Body, texts: _TextMembers) -> None:
-    for name in ("content", "reasoning_content"):
-        if delta.get(name):
-            texts.add(message, name, delta[name])
-    for piece in delta.get("tool_calls", ()):
-        calls = message.setdefault("tool_calls", [])
-        if piece["index"] == len(calls):
-            calls.append({name: value for name, value in piece.items() if name != "index"})
-            continue
-        kind = "custom" if "custom" in piece else "function"
-        for name, text in piece[kind].items():
-            texts.add(calls[piece["index"]][kind], name, text)
 
 
 def _join_message(events: list[Body]) -> Body:
     """Join the streaming events of Anthropic's Messages API into a message."""
     message: Body = events[0]["message"]
     content: list[Body] = message["content"]
-    texts = _TextMembers()
-    inputs: dict[int, list[str]] = {}
+    texts: list[list[str]] = []  # the pieces of each block
     for event in events:
         match event:
             case {"content_block": block}:
                 content.append(block)
-            case {"index": index, "delta": {"type": "input_json_delta", "partial_json": text}}:
-                inputs.setdefault(index, []).append(text)
-            case {"index": index, "delta": {"type": kind, **delta}}:
-                name = kind.removesuffix("_delta")
-                texts.add(content[index], name, str(delta[name]))
+                texts.append([])
+            case {"index": index, "delta": {"type": _, **delta}}:
+                texts[index] += delta.values()
             case {"delta": delta, "usage": usage}:
                 message |= delta | {"usage": usage}
-    texts.join()
-    for index, pieces in inputs.items():
+    for block, pieces in zip(content, texts, strict=True):
+        text = "".join(pieces)
+        if block["type"] != "tool_use":
+            block[block["type"]] = text
+            continue
         try:
-            content[index]["input"] = json.loads("".join(pieces))
+            block["input"] = json.loads(text)
         except ValueError:  # the arguments were cut off
-            content[index]["input"] = {}
+            block["input"] = {}
     return message
 
 

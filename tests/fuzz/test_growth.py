@@ -203,10 +203,14 @@ def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
 def texts_are_added(patch: pytest.MonkeyPatch) -> None:
     """To all earlier text, with each piece of a whole answer."""
 
-    def add(texts: non_streaming._TextMembers, holder: dict[str, Any], name: str, piece: str) -> None:
-        holder[name] = (holder.get(name) or "") + piece
+    def add(stream: bytes) -> Iterator[dict[str, Any]]:
+        holder = {"text": ""}
+        for event in read(stream):
+            holder["text"] += str(event)
+            yield event
 
-    patch.setattr(non_streaming._TextMembers, "add", add)
+    read = non_streaming._read_events
+    patch.setattr(non_streaming, "_read_events", add)
 
 
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
