@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from os.path import commonprefix
+from itertools import takewhile
 
 import msgspec
 
@@ -182,8 +182,9 @@ def _opening(dialect: Dialect, name: str) -> str:
     White space in the start matches any white space.
     """
     # Results with different texts have only their start in common.
-    written = [dialect.write_result(name, text) for text in ("a", "1", "{}", "[]")]
-    opening = commonprefix(written).strip()  # noqa: RUF071  # compares characters, as needed here
+    written = (dialect.write_result(name, text) for text in ("a", "1", "{}", "[]"))
+    shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*written, strict=False))
+    opening = "".join(chars[0] for chars in shared).strip()
     end = r"(?![\w-])" if re.search(r"[\w-]$", opening) else ""  # do not match a longer tool name
     return r"\s+".join(map(re.escape, opening.split())) + end
 
