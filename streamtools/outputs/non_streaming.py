@@ -94,7 +94,7 @@ def _join_message(events: list[Body]) -> Body:
                 content.append(block)
                 texts.append([])
             case {"index": index, "delta": {"type": _, **delta}}:
-                texts[index] += delta.values()
+                texts[index] += map(str, delta.values())
             case {"delta": delta, "usage": usage}:
                 message |= delta | {"usage": usage}
     for block, pieces in zip(content, texts, strict=True):

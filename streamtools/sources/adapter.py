@@ -506,7 +506,7 @@ class FrameAdapter(Adapter):
         for frame in frames:
             if self._over:
                 break
-            if type(frame) is Frame:
+            if isinstance(frame, Frame):
                 self._read(frame, events)
             elif isinstance(frame, SourceWarning):
                 events.append(frame)
