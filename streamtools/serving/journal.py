@@ -35,6 +35,7 @@ from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.result import TurnResult
+from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import DrivenRun
 
 log = Logger(__name__)
@@ -71,6 +72,11 @@ class Journal:
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
         self._retry_at = -math.inf  # after a timeout, the earliest time of the next write
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process has taken the run over."""
+        return False
+
     async def write(self, event: UIEvent) -> bool:
         """Write an event into the log. Returns whether the event is `done`.
 
@@ -96,6 +102,12 @@ class Journal:
         """From now on, leave out events that the log already has, from the waiting run or from a crashed process."""
         if earlier or self.written_before:
             self._next = _next_after(earlier, self.written_before)
+
+    async def record_decision(self, call_id: str, decision: Decision) -> None:
+        """Store a decision about a call, if another process may take the run over.
+
+        Raises `OwnerUnreachable` if another process has already taken it over.
+        """
 
     async def flush(self) -> TurnResult | None:
         """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.

@@ -50,7 +50,7 @@ class LeasedRun:
         self.is_fenced = False
         """True after another process has taken the run over. Nothing more is written then."""
         self.logs_first = False
-        """True if the log must have the event `executing` before a tool starts, because no ledger has its call."""
+        """True if the log must have all events of a call before its tool starts, so that the run can be continued."""
         self.is_released = False
         """True if this process hands the run over as soon as its events are written."""
         self.may_have_gap = False
@@ -74,6 +74,7 @@ class LeasedRun:
         Sets `needs_check` of a run if another process may hold its lease, or if the server has lost events.
         """
         self._process_id = process_id
+        self._all_written = anyio.Event()  # a new event for each wait; set when no event is pending
         self._pending: deque[tuple[int, bytes]] = deque()
         self._pending_size = 0
         self._written: deque[tuple[float, int, bytes]] = deque()  # time of writing, seq and JSON of each kept event
@@ -95,7 +96,9 @@ class LeasedRun:
                     await self.renew()
             elif not (self.logs_first and self._pending):
                 break
-            await anyio.sleep(_LEASE_CHECK_INTERVAL_S)
+            self._all_written = anyio.Event()
+            with anyio.move_on_after(_LEASE_CHECK_INTERVAL_S):
+                await self._all_written.wait()
         return self.is_fenced
 
     @property
@@ -148,6 +151,8 @@ class LeasedRun:
             self._written_size += len(data)
         self.written = last
         self.may_have_gap = False
+        if not self._pending:
+            self._all_written.set()
         self.forget_old()
 
     def confirm_end(self) -> None:

@@ -145,6 +145,16 @@ return redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
 `KEYS`: meta of the run. `ARGV`: the name of the field, its value or `''`, and the names of the fields to return.
 """
 
+DECIDE_RUNNING = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+return 1
+"""
+"""Stores a decision about a call of a running run, for a process that takes the run over. Returns 0 for a wrong token.
+
+`KEYS`: meta of the run. `ARGV`: token, the field of the decision, and the decision.
+"""
+
 RENEW = (
     _NOW
     + _LAST

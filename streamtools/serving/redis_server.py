@@ -167,25 +167,28 @@ class RedisMessages:
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:
         """Send a request to the process that drives a run, and return its answer.
 
-        The answer is `{"over": True}` for an unknown run, and for an ended run unless `also_ended` is True.
+        The answer is `{"over": True}` for an unknown run, and for an ended run unless `also_ended` is True. While
+        another process takes the run over, the request is repeated.
         Raises `OwnerUnreachable` if no answer arrives within the time of a lease.
         """
-        answer = dict[str, Any]()
-        id, arrived = secrets.token_hex(8), anyio.Event()
-        self._pending[id] = arrived, answer
+        id = secrets.token_hex(8)
         try:
             with anyio.fail_after(self._server.settings.lease):
-                state = await self._server.run_state(key)
-                if not state.token or (state.is_over and not also_ended):
-                    return {"over": True}
-                message = {**request, "key": key, "id": id, "from": self.process_id}
-                await self.send(state.token.partition(":")[2], message)
-                await arrived.wait()
+                while True:
+                    state = await self._server.run_state(key)
+                    if not state.token or (state.is_over and not also_ended):
+                        return {"over": True}
+                    self._pending[id] = arrived, answer = anyio.Event(), dict[str, Any]()
+                    message = {**request, "key": key, "id": id, "from": self.process_id}
+                    await self.send(state.token.partition(":")[2], message)
+                    await arrived.wait()
+                    if state.is_over or not answer.get("over"):
+                        return answer
+                    await anyio.sleep(FIRST_RETRY_S)  # another process is taking the run over, or it has just ended
         except Exception as error:
             raise OwnerUnreachable("The process that drives the run does not answer.") from error
         finally:
-            del self._pending[id]
-        return answer
+            self._pending.pop(id, None)
 
     def ask_in_background(self, key: str, request: dict[str, Any]) -> None:
         """Send a request in a background task that ignores the answer."""

@@ -35,6 +35,7 @@ from streamtools.errors import (
 )
 from streamtools.events import Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
+from streamtools.machine.logged_run import LoggedRun
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
@@ -235,7 +236,7 @@ class RedisStore:
     def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
-        leased.logs_first = self.recovers and self._ledger is None
+        leased.logs_first = self.recovers
         run.journal = RedisJournal(self, run, process, leased, events)
         run.is_stored = True
 
@@ -305,7 +306,7 @@ class RedisStore:
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
         run = self._running.get(key)
-        if run is None:
+        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and not run.is_entered):
             return {"over": True}
         match message["kind"]:
             case "stop":
@@ -393,7 +394,10 @@ class RedisStore:
                     numbered = [replace(event, seq=events[-1].seq + number) for number, event in enumerate(added, 1)]
                     _add_events(process, leased, numbered)
                     events += numbered
-                lost = LostRun(run.id, run.owner, run.conversation, run.note, crashes, events, recorded, run.trace)
+                decisions = await self._decisions(process, leased, events)
+                lost = LostRun(
+                    run.id, run.owner, run.conversation, run.note, crashes, events, recorded, decisions, run.trace
+                )
                 returned = self._recover(lost)
                 # A stream may be awaitable itself, so its type tells a chat from a coroutine.
                 if returned is None or isinstance(returned, AbstractAsyncContextManager):
@@ -416,6 +420,17 @@ class RedisStore:
         self._tasks.start_soon(continued.drive, name=f"run {run.id}")
         observing.report("runs.recovered")
         return True
+
+    async def _decisions(
+        self, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]
+    ) -> dict[str, Decision]:
+        """Return the decisions about the calls of the open step, by call id."""
+        step = LoggedRun(events).open
+        ids = [] if step is None else list(step.calls)
+        if not ids:
+            return {}
+        found = await process.server.retry("HMGET", leased.meta_key, *(f"decision:{id}" for id in ids))
+        return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
 
 
 def server_of(owner: str, names: Iterable[str]) -> str:
@@ -490,6 +505,16 @@ class RedisJournal(Journal):
         if self._run.trace:
             self._process.store_soon(self._leased, "trace", self._run.trace)
 
+    @property
+    def is_lost(self) -> bool:
+        return self._leased.is_fenced
+
+    async def record_decision(self, call_id: str, decision: Decision) -> None:
+        leased, server = self._leased, self._process.server
+        args = (leased.meta_key, leased.token, f"decision:{call_id}", msgspec.json.encode(decision))
+        if not await server.retry("EVAL", scripts.DECIDE_RUNNING, 1, *args):
+            raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
+
     def _append(self, event: UIEvent) -> None:
         if self._run.is_cut and (self._store.recovers or self._run.id.endswith(NEXT)):
             self._leased.is_released = True
@@ -523,9 +548,15 @@ class RedisJournal(Journal):
         with anyio.move_on_after(END_TIMEOUT_S):
             try:
                 result = await self._process.server.read_result(self.key)
-                return None if result is None else stored_result.load(result).result
+                if result is not None:
+                    return stored_result.load(result).result
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
+        if not self._leased.is_released:
+            run = self._run
+            self._run.continued = RemoteRun(
+                self._process, run.id, run.owner, conversation=run.conversation, note=run.note
+            )
         return None
 
 

@@ -97,6 +97,8 @@ class Run:
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
         """True if the run ends only here: its process closes, or lost a ledger's lease. It may continue elsewhere."""
+        self.continued: Run | None = None
+        """The run in the other process that has taken it over, if it had not ended there when it ended here."""
         self.is_abandoned = False
         """True if the run was stopped because no client has read it."""
         self.is_stored = False
@@ -198,6 +200,7 @@ class Run:
         decision = read_decision(call_id, decision)
         if isinstance(self._events, Decidable):
             self._events.decide(call_id, decision)
+            await self.journal.record_decision(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
         elif call_id in self.decisions:
             check_same(call_id, self.decisions[call_id], decision)
@@ -266,6 +269,12 @@ class Run:
         May be called from any task. Has no effect on a run that has ended or has already sent `done`.
         """
         self.cancel()
+        await self.wait_here()
+        if self.continued is not None:
+            await self.continued.stop()
+
+    async def wait_here(self) -> None:
+        """Wait until this process has ended the run, even if another process continues it."""
         await self._finished.wait()
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
@@ -280,13 +289,20 @@ class Run:
         self.cancel()
 
     @property
+    def is_entered(self) -> bool:
+        """Whether the stream of the run has begun, and the run has not ended here."""
+        return self._events is not None
+
+    @property
     def has_done(self) -> bool:
         """Whether the stream has ended, even if `done` is not written yet."""
         return (self._withheld or self.journal.done) is not None
 
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
-        await self._finished.wait()
+        await self.wait_here()
+        if self.continued is not None:
+            return await self.continued.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
         return self._final.result

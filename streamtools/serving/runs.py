@@ -458,11 +458,11 @@ class Runs(Checked, AsyncOnly):
         running = self._stop_all()
         with anyio.move_on_after(self._grace):
             for run in running:
-                await run.stop()
+                await run.wait_here()
         for run in running:  # a run that has ended ignores this
             run.cancel(cancel_cleanup=True)
         for run in running:
-            await run.stop()
+            await run.wait_here()
 
     def _stop_all(self) -> Sequence[Run]:
         """Prevent new runs, and cancel the running ones. Returns the cancelled runs."""
@@ -488,8 +488,7 @@ class Runs(Checked, AsyncOnly):
 
             group.start_soon(stop_waiting)
             for run in running:
-                with suppress(Exception):  # the run has already reported its error
-                    await run.wait()
+                await run.wait_here()
             group.cancel_scope.cancel()
 
     def _is_closing(self) -> bool:
@@ -516,7 +515,7 @@ class Runs(Checked, AsyncOnly):
     async def _keep_ended(self, run: Run) -> None:
         del self._running[log_key(run.owner, run.id)]
         self._keep_run(run, run.keep_for(self._keep))
-        if run.id.endswith(NEXT) and run.is_cut:  # another process may continue the run that waits
+        if run.continued is not None or (run.id.endswith(NEXT) and run.is_cut):  # another process may continue it
             self._forget_ended(run)
         elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
             self._tasks.start_soon(self._continue_when_expired, run, suspension)

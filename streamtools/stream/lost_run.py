@@ -18,6 +18,7 @@ from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
 from streamtools.stream.result import TurnResult
+from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import Entry, call_key
 
 _PROCESS_ENDED = "the process of the run ended"
@@ -28,8 +29,8 @@ class LostRun:
     """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
 
     `attempt` is the number of its processes that have crashed. `events` are the events in its log. `recorded` are its
-    calls in the ledger, by the key of the call. `trace` is the W3C `traceparent` of the run in its first process, or
-    empty. The other attributes are those of the `Run`.
+    calls in the ledger, by the key of the call. `decisions` are the decisions about its calls, by call id. `trace` is
+    the W3C `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -39,6 +40,7 @@ class LostRun:
     attempt: int
     events: Sequence[UIEvent]
     recorded: Mapping[str, Entry] = field(default_factory=dict, repr=False)
+    decisions: Mapping[str, Decision] = field(default_factory=dict, repr=False)
     trace: str = ""
 
 

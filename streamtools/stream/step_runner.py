@@ -12,7 +12,7 @@ waits for a decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 import anyio
@@ -27,7 +27,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.tools import ToolOutcome
-from streamtools.tools.approvals import Approvals, Question, Resumption, Suspension
+from streamtools.tools.approvals import Approvals, Decision, Question, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
 
@@ -91,7 +91,7 @@ class StepRunner:
             )
         return self._runner
 
-    def restore(self, step: LoggedStep, outcomes: Sequence[ToolOutcome]) -> None:
+    def restore(self, step: LoggedStep, outcomes: Sequence[ToolOutcome], decisions: Mapping[str, Decision]) -> None:
         """Continue a step of a lost process. `outcomes` are the outcomes of its calls that have ended."""
         self._restored = step
         self.running = [outcome.call for outcome in outcomes]
@@ -100,7 +100,7 @@ class StepRunner:
             Question(call=event.call, digest=event.digest, approval=True, expires=event.expires)
             for event in step.asked.values()
         ]
-        self._approvals.restore(questions, step.started)
+        self._approvals.restore(questions, step.started, decisions)
 
     async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that are runnable now. Return the last events of the step; [] if the step continues.

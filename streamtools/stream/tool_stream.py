@@ -591,7 +591,7 @@ class StreamRun:
         outcomes = self.collector.restore(logged, lost.recorded)
         self._opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:
-            self.steps.restore(step, outcomes)
+            self.steps.restore(step, outcomes, lost.decisions)
 
     def open_with(self, events: Sequence[UIEvent]) -> None:
         """Emit these events first, in place of `start`."""

@@ -373,19 +373,25 @@ class Approvals:
         self._asked: dict[str, _AskedQuestion] = {}  # by call id, with the decided ones
         self.shown: Collection[str] = ()
         """The ids of calls whose questions a lost process has shown."""
+        self._unasked: dict[str, Question] = {}  # by call id: open questions of a lost process that `ask` has not got
 
-    def restore(self, questions: Sequence[Question], started: Collection[str]) -> None:
-        """Continue with the questions of a lost process. The calls in `started` were approved."""
+    def restore(
+        self, questions: Sequence[Question], started: Collection[str], decisions: Mapping[str, Decision]
+    ) -> None:
+        """Continue with the questions of a lost process, and its `decisions`. The calls in `started` were approved."""
+        self._decisions = {**dict.fromkeys(started, Approve()), **decisions}
         self.asked = {
-            each.call.id: replace(each, expires=None) if each.call.id in started else each for each in questions
+            each.call.id: replace(each, expires=None) if each.call.id in self._decisions else each for each in questions
         }
-        self._decisions = dict.fromkeys(started, Approve())
         self.shown = self.asked.keys()
+        if self.attended:
+            self._unasked = {id: each for id, each in self.asked.items() if id not in self._decisions}
 
     @property
     def questions(self) -> list[Question]:
         """The open questions, in the order in which they were asked."""
-        return [asked.question for asked in self._asked.values() if not asked.decided.is_set()]
+        asked = [asked.question for asked in self._asked.values() if not asked.decided.is_set()]
+        return asked + list(self._unasked.values())
 
     def decide(self, call_id: str, given: Decision | bool) -> None:
         """Decide about a call. True approves it, and False denies it. The same decision, made again, has no effect.
@@ -394,6 +400,16 @@ class Approvals:
         another kind of decision. Raises ValueError if `given` is not a decision.
         """
         decision, asked = read_decision(call_id, given), self._asked.get(call_id)
+        if asked is None and (question := self._unasked.get(call_id)) is not None:
+            question.check(decision)
+            if question.has_expired(self.clock()):
+                check_same(call_id, Deny(EXPIRED), decision)
+            del self._unasked[call_id]
+            self._decisions = {**self._decisions, call_id: decision}
+            return
+        if asked is None and call_id in self.shown and (made := self._decisions.get(call_id)) is not None:
+            check_same(call_id, made, decision)
+            return
         if asked is None or (asked.decided.is_set() and asked.decision is None):
             hint = '; pass approvals=ApprovalOptions(ask="now"), or resume the run after it has ended'
             refused = f"call {call_id[:64]!r} does not wait for a decision"
@@ -413,13 +429,18 @@ class Approvals:
         With `approval=True`, the question is whether the call may run. With False, it asks for the result of the call.
         `show` sends the question to the interface.
         """
-        question, now = self.asked.get(call.id), self.clock()
+        question, now, given = self.asked.get(call.id), self.clock(), self._decisions.get(call.id)
+        self._unasked.pop(call.id, None)
         if question is None or (question.approval and not approval):  # approved: now ask for the result
+            if given is not None and not isinstance(given, Approve):  # a lost process has received the result
+                return given
             expires = None if self._timeout == math.inf else now + self._timeout
             question = Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=now)
         elif question.has_expired(now):
             return Deny(EXPIRED)
-        elif (given := self._decisions.get(call.id)) is not None:
+        elif given is not None:
+            if isinstance(given, Answer) and approval:  # the call was approved before a lost process got its result
+                given = Approve()
             return _deny_if_changed(given, question, call)
         if not self.attended:
             self.suspended[call.id] = question
@@ -439,6 +460,7 @@ class Approvals:
 
     def stop(self) -> None:
         """Stop waiting for all decisions, because the run ends."""
+        self._unasked.clear()
         for asked in self._asked.values():
             asked.decided.set()
 

@@ -13,7 +13,7 @@ import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import ScriptedModel
-from streamtools.errors import Code
+from streamtools.errors import Code, OwnerUnreachable
 from streamtools.events import ApprovalRequested, Done, Error, Executed, Executing, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import LostRun, RedisStore, Run, Runs
@@ -173,6 +173,69 @@ async def test_a_question_waits_in_the_next_process(server: RedisServer, prefix:
     validate(events)
     assert [("Ann", 5)] == bank.paid
     assert text_of(events) == "Paid."
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_decision_counts_in_the_next_process(server: RedisServer, prefix: str, approved: bool) -> None:
+    """The process crashes before the decided call starts, while another call takes the only place."""
+    bank, begun = Bank(), anyio.Event()
+
+    async def slow() -> None:
+        """Work."""
+        begun.set()
+        await anyio.sleep_forever()
+
+    def make(**more: Any) -> Any:
+        model = ScriptedModel(["Paid."] if more else [calls(("slow", {}), ("pay", ANN))])
+        options: dict[str, Any] = {"approvals": ApprovalOptions(ask="now"), "runner": RunnerOptions(concurrency=1)}
+        return chat(model, [QUESTION], tools=[Tool(slow), *bank.tools], **options, **more)
+
+    site = Site(server, prefix, make)
+    async with site.processes() as (here, there):
+        run = await here.start(make(), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        with anyio.fail_after(20):
+            await begun.wait()
+            while not (questions := await found.questions()):
+                await anyio.lowlevel.checkpoint()
+            await found.decide(questions[0].call.id, approved)
+            site.cut.cut()
+            events = [event async for event in found.attach()]
+        site.cut.restore()
+        await run.stop()
+    validate(events)
+    assert text_of(events) == "Paid."
+    assert len(bank.paid) == approved
+    (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
+    errors = {event.call_id: event.code for event in events if isinstance(event, Error)}
+    assert {"n0": Code.OUTCOME_UNKNOWN, **({} if approved else {"n1": Code.TOOL_DENIED})} == errors
+
+
+async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str) -> None:
+    """It accepts no decision. It stops the run in the process that continues it, and waits for its end there."""
+    bank = Bank()
+
+    def make(**more: Any) -> Any:
+        model = ScriptedModel([calls(("pay", ANN))])
+        return chat(model, [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now"), **more)
+
+    site = Site(server, prefix, make)
+    async with site.processes() as (here, there):
+        run = await here.start(make(), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        with anyio.fail_after(20):
+            async for event in found.attach():
+                if isinstance(event, ApprovalRequested):
+                    site.cut.cut()
+                if isinstance(event, Warning):
+                    break
+            with pytest.raises(OwnerUnreachable):
+                await run.approve("n0")
+            site.cut.restore()
+            await run.stop()
+            assert ("cancelled", "cancelled") == ((await run.wait()).reason, (await found.wait()).reason)
+            assert "cancelled" == (await here.find(run.id, owner="ann")).result.reason
+    assert [] == bank.paid
 
 
 @pytest.mark.parametrize("how", ["raises", "none", "other run", "fails"])
