@@ -128,6 +128,8 @@ class LoggedRun:
         """The open step."""
         self.finish_reason: str | None = None
         """The finish reason of the last step that has ended."""
+        self.has_failed = False
+        """True if the run has reported the failure that ends it."""
         self.awaits_answer = True
         """True if the next event must come from an answer of the model that was not begun."""
         self.pending: list[ToolCall] = []
@@ -157,6 +159,8 @@ class LoggedRun:
                 self.open, self.finish_reason = None, finish_reason
             case FollowUp() | StepSuperseded():
                 self.awaits_answer = True
+            case Error(call_id=None, call=None):
+                self.has_failed = True
             case Thinking(_, str(id)):
                 self.call_ids.add(id)
             case UsageReport(usage):

@@ -293,7 +293,7 @@ class StreamMachine:
         self._turn.resume(logged.earlier_calls)
         self.pending = list(logged.pending)
         events, step = list[UIEvent](), logged.open
-        if step is not None and step.is_answered:
+        if step is not None and (step.is_answered or logged.has_failed):
             self.runnable = [call for call in step.calls.values() if call.id not in step.outcomes]
             self._taken += step.calls.values()
             self._ending.finish = "tool_calls" if step.calls else "stop"
@@ -308,6 +308,7 @@ class StreamMachine:
         if step is not None:
             events += step.close_calls(code, message)
         self._turn.native.reserve(logged.call_ids)
+        self._ending.failed = logged.has_failed
         self._seq = logged.seq
         return self.number_all(events)
 

@@ -387,7 +387,7 @@ class RedisStore:
             resumes = is_untouched and run.id.endswith(NEXT)
             if resumes:
                 stream = await self._resume_lost(run)
-            elif self._recover is not None:
+            elif self._recover is not None and not LoggedRun(events).has_failed:
                 if events:
                     calls = [entry.call for entry in recorded.values()]
                     added = [*missing_events(events, calls), Warning(Code.OWNER_LOST, _OWNER_LOST)]

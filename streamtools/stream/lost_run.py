@@ -92,7 +92,10 @@ def end_lost_run(
     closing = machine.restore(logged, Code.TRUNCATED, f"{_PROCESS_ENDED} while the call was written")
     for call in machine.take_runnable():
         assert step is not None  # it has the call
-        end = _end_of_call(call, recorded, is_started=call.id in step.started, is_asked=call.id in step.asked)
+        is_started = call.id in step.started
+        end: list[UIEvent] = []
+        if is_started or not logged.has_failed:
+            end = _end_of_call(call, recorded, is_started=is_started, is_asked=call.id in step.asked)
         if not end:
             machine.leave_pending([call])
         closing += machine.number_all(end)

@@ -73,6 +73,10 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
         said = events[:at]
         end, _ = end_lost_run("r", said, known[knows])
         validate([*said, *end])
+        for cut in range(1, len(end)):  # the process that ends the run also crashes
+            rest, _ = end_lost_run("r", [*said, *end[:cut]], known[knows])
+            validate([*said, *end[:cut], *rest])
+            assert rest[-1].reason == "failed"
         done = end[-1]
         assert isinstance(done, Done)
         assert "failed" == done.reason

@@ -206,7 +206,7 @@ async def test_a_decision_counts_in_the_next_process(server: RedisServer, prefix
     validate(events)
     assert text_of(events) == "Paid."
     assert len(bank.paid) == approved
-    (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
+    assert 1 == sum(isinstance(event, ApprovalRequested) for event in events)
     errors = {event.call_id: event.code for event in events if isinstance(event, Error)}
     assert {"n0": Code.OUTCOME_UNKNOWN, **({} if approved else {"n1": Code.TOOL_DENIED})} == errors
 
