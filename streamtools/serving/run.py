@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import Code, DecisionRefused
+from streamtools.errors import Code, DecisionRefused, OwnerUnreachable
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
@@ -187,6 +187,8 @@ class Run:
 
     async def questions(self) -> list[Question]:
         """Return the pending approval questions, in order. Only a stream with `ask="now"` has any."""
+        if self.continued is not None:
+            return await self.continued.questions()
         return self._events.questions if isinstance(self._events, Decidable) else []
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
@@ -198,7 +200,11 @@ class Run:
         ValueError if `decision` is neither a decision nor a bool.
         """
         decision = read_decision(call_id, decision)
-        if isinstance(self._events, Decidable):
+        if self.journal.is_lost and not self.ended:
+            raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
+        if self.continued is not None:
+            await self.continued.decide(call_id, decision)
+        elif isinstance(self._events, Decidable):
             self._events.decide(call_id, decision)
             await self.journal.record_decision(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
