@@ -375,7 +375,7 @@ class RedisStore:
 
         `events` are the events in its log, to which new ones are added. `recorded` are its calls in the ledger, and
         `crashes` is the number of its processes that have crashed. Returns False if the caller must end the run. Raises
-        `Draining` and `TooManyRuns`: then another process may continue the run.
+        `Draining`, `TooManyRuns` and `OwnerUnreachable`: then a process may continue the run later.
         """
         if crashes > self._max_recoveries or (events and events[0].seq > 1):  # the log has dropped the first events
             return False
@@ -410,7 +410,7 @@ class RedisStore:
             continued = self._admit(stream, run)
         except Exception as error:
             await close(stream)
-            if isinstance(error, Draining | TooManyRuns):
+            if isinstance(error, Draining | TooManyRuns | OwnerUnreachable):
                 raise
             log.warning("run_not_continued", run_id=leased.run_id, **loggable(error))
             return False
