@@ -76,7 +76,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
         for cut in range(1, len(end)):  # the process that ends the run also crashes
             rest, _ = end_lost_run("r", [*said, *end[:cut]], known[knows])
             validate([*said, *end[:cut], *rest])
-            assert Done == type(rest[-1])
+            assert isinstance(rest[-1], Done)
         done = end[-1]
         assert isinstance(done, Done)
         assert "failed" == done.reason
