@@ -33,9 +33,8 @@ from streamtools.errors import (
     check_number,
     described,
 )
-from streamtools.events import Done, StepStart, UIEvent, Warning
+from streamtools.events import Call, Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
-from streamtools.machine.logged_run import LoggedRun
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
@@ -45,7 +44,7 @@ from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import LostRun, end_lost_run, missing_events, unknown_calls
+from streamtools.stream.lost_run import LostRun, end_lost_run, has_failed, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
@@ -387,7 +386,7 @@ class RedisStore:
             resumes = is_untouched and run.id.endswith(NEXT)
             if resumes:
                 stream = await self._resume_lost(run)
-            elif self._recover is not None and not LoggedRun(events).has_failed:
+            elif self._recover is not None and not has_failed(events):
                 if events:
                     calls = [entry.call for entry in recorded.values()]
                     added = [*missing_events(events, calls), Warning(Code.OWNER_LOST, _OWNER_LOST)]
@@ -424,9 +423,8 @@ class RedisStore:
     async def _decisions(
         self, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]
     ) -> dict[str, Decision]:
-        """Return the decisions about the calls of the open step, by call id."""
-        step = LoggedRun(events).open
-        ids = [] if step is None else list(step.calls)
+        """Return the decisions about the calls of a run, by call id."""
+        ids = [event.call.id for event in events if isinstance(event, Call)]
         if not ids:
             return {}
         found = await process.server.retry("HMGET", leased.meta_key, *(f"decision:{id}" for id in ids))

@@ -60,6 +60,11 @@ def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | Non
     return [call for call in started if call.id not in ended]
 
 
+def has_failed(events: Iterable[UIEvent]) -> bool:
+    """Return whether the events report the failure of the run, so that only its end is missing."""
+    return LoggedRun(events).has_failed
+
+
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:
     """Return the events about started calls that a crashed process has not written. `calls` are in the ledger."""
     logged, events = LoggedRun(logged_events), list[UIEvent]()
