@@ -105,7 +105,7 @@ class Code(StrEnum):
     FAILED_OVER = "failed_over"
     """A model has failed. Another model generates the response or continues it."""
     OWNER_LOST = "owner_lost"
-    """The process of the run has crashed. Another process continues the run."""
+    """The process of the run has crashed or closed. Another process continues the run."""
     SALVAGED = "salvaged"
     """The provider could not parse a call, but its error contains the model's text, and the call was found there. It
     runs if its dialect is enabled. Otherwise, the model is requested to send it again."""

@@ -47,6 +47,9 @@ class AGUIEncoder(FrontEndEncoder):
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
 
+    The progress of a tool is a `CUSTOM` event with the name `tool-progress`. If another process continues a lost run, a
+    `CUSTOM` event `reconnecting` comes before the rest of the answer.
+
     `STATE_DELTA` events send the growing value of an `output` to the client. `state` is the field of the client's state
     that holds the value (None: no such events). JSON Patch cannot append to a string. So a string is sent again each
     time it has grown by a quarter, and at its end.
@@ -152,6 +155,9 @@ class AGUIEncoder(FrontEndEncoder):
             return b""
         pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
+
+    def _write_reconnecting(self, message: str) -> bytes:
+        return encode_part("CUSTOM", name="reconnecting", value={"message": message})
 
     def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": open_call.id, "progress": data})

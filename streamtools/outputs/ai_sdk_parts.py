@@ -58,8 +58,8 @@ class AISDKEncoder(FrontEndEncoder):
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
 
-    The progress of a tool is sent as a part `data-tool-progress`. `onData` receives it, and the message does not keep
-    it.
+    The progress of a tool is sent as a part `data-tool-progress`. If another process continues a lost run, a part
+    `data-reconnecting` comes before the rest of the answer. `onData` receives both, and the message does not keep them.
 
     `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
@@ -156,6 +156,9 @@ class AISDKEncoder(FrontEndEncoder):
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
         # The part is transient, so it reaches only `onData`: the message already has the text.
         return encode_part("data-partial", data=data, transient=True)
+
+    def _write_reconnecting(self, message: str) -> bytes:
+        return encode_part("data-reconnecting", data={"message": message}, transient=True)
 
     def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         reported = {"toolCallId": open_call.id, "progress": data}

@@ -260,6 +260,8 @@ class FrontEndEncoder(Checked, ABC):
                 return b"".join(self._write_file(media_type, url) for media_type, url in files_of(data))
             case events.Partial():
                 return self._begin() + self._write_partial(event)
+            case events.Warning(Code.OWNER_LOST, message):
+                return self._begin() + self._write_reconnecting(message)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
             case events.StepSuperseded():  # not expected: `check_can_replace_steps` refuses such runs for these clients
@@ -427,6 +429,10 @@ class FrontEndEncoder(Checked, ABC):
 
     def _write_partial(self, partial: events.Partial) -> bytes:
         """Return the update of a typed value. Returns `b""` if the protocol has no such updates."""
+        return b""
+
+    def _write_reconnecting(self, message: str) -> bytes:
+        """Return a notice that another process will continue the answer. Returns `b""` if the protocol has none."""
         return b""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Checked, Code
-from streamtools.events import Done, Error, Executed, Executing, Thinking, UIEvent
+from streamtools.events import Done, Error, Executed, Executing, Thinking, UIEvent, Warning
 
 _MALFORMED_CODES = frozenset(
     (Code.INVALID_JSON, Code.MISSING_TOOL_NAME, Code.UNRECOGNISED_TOOL_CALL, Code.TRUNCATED, Code.CONFLICTING_FIELDS)
@@ -36,6 +36,7 @@ class UiTexts(Checked):
     failed: str = "*❌ Error processing tool call*"
     stream_error: str = "*❌ Stream error: {message}*"
     cancelled: str = "*⏹ Cancelled*"
+    reconnecting: str = "🔄 Reconnecting..."
 
     def render(self, event: UIEvent) -> str | None:
         """Return the sentence for `event`, or None if there is none. Escapes the name and the message for Markdown."""
@@ -55,6 +56,8 @@ class UiTexts(Checked):
                 return self.invalid_format if code in _MALFORMED_CODES else self.failed
             case Done("cancelled"):
                 return self.cancelled
+            case Warning(Code.OWNER_LOST):
+                return self.reconnecting
         return None
 
 

@@ -167,6 +167,24 @@ async def test_the_page_reconnects_after_a_lost_connection(browsing: Browsing) -
     browsing.faults[:] = [each for each in browsing.faults if "ERR_INTERNET_DISCONNECTED" not in each]
 
 
+async def test_a_lost_process_is_shown_until_the_answer_continues(browsing: Browsing) -> None:
+    """The events are those of a run whose process was lost while it wrote a call."""
+    page = await browsing.open()
+    lost = {"type": "warning", "code": "owner_lost", "message": "lost"}
+    events: list[dict[str, Any]] = [
+        *({"type": "start", "run_id": "r"}, {"type": "step-start", "step": 1}, {"type": "text", "text": "It "}),
+        *({"type": "thinking", "active": True, "call_id": "c"}, lost),
+        *({"type": "error", "code": "superseded", "call_id": "c", "message": "over"}, {"type": "thinking"}),
+        *(lost, {"type": "text", "text": "rains."}, lost, {"type": "done", "reason": "failed", "pending": []}),
+    ]
+    await page.evaluate("document.body.append((window.turn = new Turn('Weather?', 'r', () => {})).node)")
+    seen = []
+    for seq, event in enumerate(events, 1):
+        await page.evaluate("(event) => { turn.take(event); turn.show(0); }", {**event, "seq": seq})
+        seen.append(await page.locator(".answer").get_by_text("Reconnecting…").count())
+    assert [0, 0, 0, 0, 1, 1, 1, 1, 0, 1, 0] == seen
+
+
 async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
     """Each tab shows the questions and answers of the other, and can stop them."""
     go = anyio.Event()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import outputs
-from streamtools.events import Executing, Progress, Reasoning, UIEvent
+from streamtools.errors import Code
+from streamtools.events import Done, Executing, Progress, Reasoning, UIEvent, Warning
 from tests.machine.test_machine_laws import options, rarely, run, sources
 from tests.support.front_ends import Part, check_ag_ui, check_ai_sdk, read_body, said, text_of, visible
 
@@ -43,6 +44,8 @@ def runs(draw: st.DrawFn) -> list[UIEvent]:
         each = events[at]
         if isinstance(each, Executing):
             events.insert(at + 1, Progress(each.call.id, {"half": True}))
+        elif not isinstance(each, Done):
+            events.insert(at + 1, Warning(Code.OWNER_LOST, "another process continues"))
     return events[draw(st.sampled_from([0, 0, 0, 1, 3, 6])) : draw(st.sampled_from([None, None, None, -1, 5]))]
 
 
@@ -59,6 +62,8 @@ def test_clients_can_read_each_run(
 
     assert visible(text_of(parts, text)) == said(events)
     assert visible(text_of(parts, reasoning)) == said(events, Reasoning)
+    notices = [part for part in parts if "reconnecting" in (part.get("name"), part["type"].removeprefix("data-"))]
+    assert len(notices) == sum(isinstance(event, Warning) and event.code is Code.OWNER_LOST for event in events)
 
 
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])

@@ -86,6 +86,14 @@ def test_text_and_reasoning_are_messages() -> None:
     ] == inside(Reasoning("Hm", signature="s"), Text(""), Text("He"), Text("y"))
 
 
+def test_a_lost_process_is_reported_inside_a_text() -> None:
+    """The text continues after it."""
+    notice = {"type": "CUSTOM", "name": "reconnecting", "value": {"message": "lost"}}
+    told = inside(Text("It "), Warning(Code.OWNER_LOST, "lost"), Text("rains."))
+    assert notice == told.pop(2)
+    assert inside(Text("It "), Text("rains.")) == told
+
+
 def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     """The text before it ends, and is the parent message of the call."""
     assert [

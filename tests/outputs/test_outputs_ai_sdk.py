@@ -116,6 +116,15 @@ def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     )
 
 
+def test_a_lost_process_is_reported_inside_a_text() -> None:
+    """The text continues after it."""
+    notice = {"type": "data-reconnecting", "data": {"message": "lost"}, "transient": True}
+    told = parts(Text("It "), Warning(Code.OWNER_LOST, "lost"), Text("rains."))
+    assert ["text-start", "text-delta", notice, "text-delta", "text-end"] == [
+        part if part["type"] == notice["type"] else part["type"] for part in told
+    ]
+
+
 @pytest.mark.parametrize(
     ("dynamic", "told"),
     [

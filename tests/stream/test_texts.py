@@ -50,6 +50,7 @@ SAID: dict[str, tuple[UIEvent, str]] = {
     "refused": (Error(Code.TOOL_CHOICE_VIOLATION, "no", "c1", CALL), "*❌ Error processing tool call*"),
     "stream error": (Error(Code.UPSTREAM_ERROR, "overloaded"), "*❌ Stream error: overloaded*"),
     "cancelled": (Done("cancelled", None, None, []), "*⏹ Cancelled*"),
+    "lost": (Warning(Code.OWNER_LOST, "lost"), "🔄 Reconnecting..."),
 }
 
 

@@ -38,6 +38,7 @@ _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the required and the optiona
     "tool-output-error": ({"toolCallId", "errorText"}, {"dynamic"}),
     "data-tool-progress": ({"id", "data", "transient"}, set()),
     "data-partial": ({"data", "transient"}, set()),
+    "data-reconnecting": ({"data", "transient"}, set()),
     "message-metadata": ({"messageMetadata"}, set()),
     "error": ({"errorText"}, set()),
     "abort": (set(), {"reason"}),

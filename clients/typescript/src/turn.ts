@@ -64,6 +64,8 @@ export interface Turn {
   readonly usage: Usage | null;
   /** Whether events are missing, because the log no longer had them. */
   readonly gap: boolean;
+  /** Whether the server process of the run is lost, and the process that continues the run has sent no more of it. */
+  readonly reconnecting: boolean;
   /** The error that ended the run. */
   readonly failure: ErrorEvent | null;
   readonly done: DoneEvent | null;
@@ -80,6 +82,7 @@ export const emptyTurn: Turn = {
   output: undefined,
   usage: null,
   gap: false,
+  reconnecting: false,
   failure: null,
   done: null,
 };
@@ -88,7 +91,16 @@ export const emptyTurn: Turn = {
 export function reduce(turn: Turn, event: StreamEvent): Turn {
   if (event.seq && event.seq <= turn.seq) return turn;
   const next = turn.state === "waiting" && event.type !== "start" ? "answering" : turn.state;
-  return { ...change(turn, event), ...(event.type === "done" ? {} : { state: next }), seq: event.seq || turn.seq };
+  const reconnecting = isOwnerLost(event) || (turn.reconnecting && AFTER_LOSS.has(event.type));
+  const state = event.type === "done" ? {} : { state: next };
+  return { ...change(turn, event), ...state, reconnecting, seq: event.seq || turn.seq };
+}
+
+// The next process sends these events before it continues: they end a call that was being written.
+const AFTER_LOSS = new Set(["warning", "error", "partial", "thinking"]);
+
+function isOwnerLost(event: StreamEvent): boolean {
+  return event.type === "warning" && event.code === "owner_lost";
 }
 
 function change(turn: Turn, event: StreamEvent): Turn {

@@ -11,6 +11,7 @@ export const emptyTurn = {
     output: undefined,
     usage: null,
     gap: false,
+    reconnecting: false,
     failure: null,
     done: null,
 };
@@ -19,7 +20,14 @@ export function reduce(turn, event) {
     if (event.seq && event.seq <= turn.seq)
         return turn;
     const next = turn.state === "waiting" && event.type !== "start" ? "answering" : turn.state;
-    return { ...change(turn, event), ...(event.type === "done" ? {} : { state: next }), seq: event.seq || turn.seq };
+    const reconnecting = isOwnerLost(event) || (turn.reconnecting && AFTER_LOSS.has(event.type));
+    const state = event.type === "done" ? {} : { state: next };
+    return { ...change(turn, event), ...state, reconnecting, seq: event.seq || turn.seq };
+}
+// The next process sends these events before it continues: they end a call that was being written.
+const AFTER_LOSS = new Set(["warning", "error", "partial", "thinking"]);
+function isOwnerLost(event) {
+    return event.type === "warning" && event.code === "owner_lost";
 }
 function change(turn, event) {
     switch (event.type) {

@@ -18,6 +18,7 @@ class Turn {
     this.decide = (call, decision) => decide(run, call, decision);
     this.views = []; // the views of the parts, in order
     this.gap = null; // the note that a part is missing
+    this.reconnecting = element("p", { class: "note", role: "status" }, "Reconnecting…");
     this.isClosed = false; // whether the end of the answer is drawn
     this.left = new AbortController();
     this.body = element("div", { class: "answer", "aria-busy": "true" });
@@ -89,6 +90,8 @@ class Turn {
       if (!view.node.parentNode && view.isSeen(part)) this.put(view.node);
     }
     this.node.classList.toggle("deciding", thinking === true && !this.ended);
+    if (!this.state.reconnecting || this.ended) this.reconnecting.remove();
+    else if (!this.reconnecting.parentNode) this.put(this.reconnecting);
     if (this.ended) this.close();
     else this.wait.hidden = !WAITS.includes(this.last || "start");
     return left;
