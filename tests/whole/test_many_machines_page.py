@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from streamtools.runs import Runs
+from streamtools.runs import LostRun, RedisStore, Runs
 from tests.support.gateway import stream
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -21,7 +21,7 @@ BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="ut
 
 async def test_the_program_of_the_page() -> None:
     """The second store acts as another process."""
-    code = "\n".join(block.text for block in BLOCKS if block.language == "python")
+    (code,) = [block.text for block in BLOCKS if block.language == "python"]
     asked = {"messages": [{"role": "user", "content": "Hello?"}]}
     async with Provider(Loopback([stream(["Good ", "day."])])) as model:
         with RedisServer() as server:
@@ -32,7 +32,7 @@ async def test_the_program_of_the_page() -> None:
             transport = httpx.ASGITransport(page["app"])
             async with (
                 page["lifespan"](page["app"]),
-                Runs(page["store"]) as there,
+                Runs(RedisStore(server.url, recover=page["recover"])) as there,
                 httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
             ):
                 begun = await client.post("/chat", json=asked)
@@ -43,4 +43,5 @@ async def test_the_program_of_the_page() -> None:
                 assert (await client.delete(f"/chat/{run_id}")).status_code == 204
                 found = await there.find(run_id, owner="ann")
                 assert "Good day." == (await found.wait()).text
-                assert run_id == (await page["begin_anew"](found)).run_id
+                lost = LostRun(run_id, "ann", None, found.note, 1, [])
+                assert run_id == page["recover"](lost).run_id

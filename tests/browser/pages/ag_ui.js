@@ -60,6 +60,11 @@ function say(message) {
   return go();
 }
 
-agent.subscribe({ onMessagesChanged: refresh, onRunErrorEvent: ({ event }) => { fault = event.code === "abort" ? "" : event.message; } });
+const notices = (window.notices = []);
+agent.subscribe({
+  onMessagesChanged: refresh,
+  onCustomEvent: ({ event }) => { notices.push(event.name); },
+  onRunErrorEvent: ({ event }) => { fault = event.code === "abort" ? "" : event.message; },
+});
 Object.assign(window, { agent, refresh, send: go });
 until(agent.connectAgent());

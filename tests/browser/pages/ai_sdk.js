@@ -29,8 +29,11 @@ function readCall(part, chat) {
   };
 }
 
+const notices = (window.notices = []);
+const options = { onData: ({ type }) => notices.push(type) };
+
 function Page() {
-  const chat = useKeptChat("c1");
+  const chat = useKeptChat("c1", options);
   useEffect(() => {
     const said = (parts, type) => parts.map((part) => (part.type === type ? part.text : "")).join("");
     const messages = chat.messages.map(({ role, parts }) => ({
