@@ -156,11 +156,8 @@ class AGUIEncoder(FrontEndEncoder):
         pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
 
-    def _write_reconnecting(self, message: str) -> bytes:
-        return encode_part("CUSTOM", name="reconnecting", value={"message": message})
-
-    def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
-        return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": open_call.id, "progress": data})
+    def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
+        return encode_part("CUSTOM", name=name, value=data)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._write_tool_message(call.id, result if isinstance(result, str) else to_json(result).decode())

@@ -157,12 +157,8 @@ class AISDKEncoder(FrontEndEncoder):
         # The part is transient, so it reaches only `onData`: the message already has the text.
         return encode_part("data-partial", data=data, transient=True)
 
-    def _write_reconnecting(self, message: str) -> bytes:
-        return encode_part("data-reconnecting", data={"message": message}, transient=True)
-
-    def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
-        reported = {"toolCallId": open_call.id, "progress": data}
-        return encode_part("data-tool-progress", id=open_call.id, data=reported, transient=True)
+    def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
+        return encode_part(f"data-{name}", id=id, data=data, transient=True)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         """Return the output of a call. It may be null. Version 5 finds the call only if `dynamic` is sent again."""

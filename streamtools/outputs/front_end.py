@@ -241,7 +241,9 @@ class FrontEndEncoder(Checked, ABC):
                 return self._complete_call(call) + self._write_approval_request(call)
             case events.Progress(call_id, data):
                 open_call = self._calls.get(call_id)
-                return self._write_progress(open_call, data) if open_call and open_call.complete else b""
+                is_open = open_call is not None and open_call.complete
+                reported = {"toolCallId": call_id, "progress": data}
+                return self._write_notice("tool-progress", reported, call_id) if is_open else b""
             case events.Executed(call, result):
                 written = self._complete_call(call)
                 del self._calls[call.id]
@@ -261,7 +263,7 @@ class FrontEndEncoder(Checked, ABC):
             case events.Partial():
                 return self._begin() + self._write_partial(event)
             case events.Warning(Code.OWNER_LOST, message):
-                return self._begin() + self._write_reconnecting(message)
+                return self._begin() + self._write_notice("reconnecting", {"message": message})
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
             case events.StepSuperseded():  # not expected: `check_can_replace_steps` refuses such runs for these clients
@@ -431,12 +433,9 @@ class FrontEndEncoder(Checked, ABC):
         """Return the update of a typed value. Returns `b""` if the protocol has no such updates."""
         return b""
 
-    def _write_reconnecting(self, message: str) -> bytes:
-        """Return a notice that another process will continue the answer. Returns `b""` if the protocol has none."""
-        return b""
-
     @abstractmethod
-    def _write_progress(self, open_call: SentCall, data: Any) -> bytes: ...
+    def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
+        """Return a part that the client does not keep. A part with an `id` replaces the one before it."""
 
     @abstractmethod
     def _write_result(self, call: ToolCall, result: Any) -> bytes: ...

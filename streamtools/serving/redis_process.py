@@ -18,7 +18,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -54,17 +54,6 @@ WINDOW = 512
 WINDOW_BYTES = 1 << 22
 """Maximum size of the events in a `Feed`, in bytes. The last event is kept even if it is larger."""
 _MAX_READ = 16  # maximum number of events that a reader takes in one call
-
-
-class ClaimReply(NamedTuple):
-    """The reply of the script `CLAIM`, whose description explains the fields."""
-
-    status: bytes
-    epoch: int
-    last: int
-    crashes: int
-    silence_ms: int
-    has_crashed: int
 
 
 class RedisProcess:
@@ -262,12 +251,13 @@ class RedisProcess:
 
         self._tasks.start_soon(store)
 
-    async def claim(self, key: str, token: str = "") -> ClaimReply:
-        """Claim a run. Pass its `token` if this process already drives it."""
+    async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int, int, int, int]:
+        """Claim a run. Pass its `token` if this process already drives it. Returns the reply of the script `CLAIM`."""
         keys = self.server.run_keys(key)
         names = (keys.log, keys.meta, keys.lease, self._running_key)
         lease = milliseconds(self._settings.lease)
-        return ClaimReply(*await self.server.run_script(scripts.CLAIM, names, self.id, lease, key, token))
+        status, *numbers = await self.server.run_script(scripts.CLAIM, names, self.id, lease, key, token)
+        return status, *numbers
 
     @property
     def _running_key(self) -> str:

@@ -39,7 +39,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.redis_process import END_TIMEOUT_S, ClaimReply, RedisProcess
+from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
@@ -330,25 +330,25 @@ class RedisStore:
             return
         if key in self._running:  # this process had lost the run, and has not ended it yet
             return
-        claim = await process.claim(key)
-        if claim.status != b"claimed":
+        status, epoch, last, crashes, silence_ms, has_crashed = await process.claim(key)
+        if status != b"claimed":
             return
         meta_key = process.server.run_keys(key).meta
         fields = await process.server.retry("HMGET", meta_key, "owner", "run_id")
         owner, run_id = (field.decode() if field else "" for field in fields)
-        leased = LeasedRun(key, run_id, owner, claim.epoch, process.id, meta_key)
-        leased.written = claim.last
+        leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
+        leased.written = last
         process.add_run(leased)
         try:
             recorded: dict[str, Entry] | None = None
             if self._ledger is not None:
-                await self._ledger.fence(run_id, claim.epoch)  # the old process can start no more calls
+                await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
                 recorded = await entries_of(self._ledger, run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            _report_takeover(leased, claim, events, recorded)
-            if await self._continue(process, leased, events, recorded or {}, claim.crashes):
+            _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
+            if await self._continue(process, leased, events, recorded or {}, crashes):
                 return
             # The first step of a continuation may have run calls of the run before.
             if self._ledger is not None and recorded is not None and run_id.endswith(NEXT):
@@ -448,21 +448,24 @@ def _by_name(servers: object) -> dict[str, object]:
 
 
 def _report_takeover(
-    leased: LeasedRun, claim: ClaimReply, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None
+    leased: LeasedRun, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None, has_crashed: bool, gap: float
 ) -> None:
-    """Log that this process has taken a run over, and count it. `recorded` are its calls in the ledger, if any."""
-    unknown, gap = unknown_calls(events, recorded), claim.silence_ms / 1000
-    (log.warning if claim.has_crashed else log.info)(
+    """Log and count a run that this process has taken over. `recorded` are its calls in the ledger, if any.
+
+    `has_crashed` is False if the run was handed over. `gap` is the time in seconds for which no process drove it.
+    """
+    unknown = unknown_calls(events, recorded)
+    (log.warning if has_crashed else log.info)(
         "run_taken_over",
         run_id=leased.run_id,
         owner_hash=sha256(leased.owner.encode()).hexdigest()[:16],
-        handed_over=not claim.has_crashed,
-        crashes=claim.crashes,
+        handed_over=not has_crashed,
+        epoch=leased.epoch,
         gap=gap,
         steps=sum(type(event) is StepStart for event in events),
         unknown_calls=[f"{call.name[:64]}:{call.id}" for call in unknown],
     )
-    observing.report("runs.lost" if claim.has_crashed else "runs.handed_over")
+    observing.report("runs.lost" if has_crashed else "runs.handed_over")
     observing.report("calls.unknown", len(unknown))
     observing.report("runs.gap", gap)
 
