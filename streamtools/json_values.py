@@ -91,18 +91,17 @@ def count_values(body: bytes) -> int:
     return count
 
 
-def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
+def as_dict(item: object) -> dict[str, Any] | None:
     """Return a mapping or an SDK object as a dict. Returns None for anything else.
 
     No SDK is imported. An SDK object is recognized by its methods. From a pydantic object, fields that were not set are
-    omitted, because null may differ from a missing field. With `nulls=False`, null fields are omitted instead.
+    omitted, because null may differ from a missing field.
     """
     value: object = None
     if isinstance(item, Mapping):
         value = dict(item)
     elif callable(dump := getattr(item, "model_dump", None)):  # nearly all SDKs use pydantic
-        choice = {"by_alias": True, "exclude_unset": True} if nulls else {"exclude_none": True}
-        value = dump(mode="json", warnings=False, **choice)
+        value = dump(mode="json", warnings=False, by_alias=True, exclude_unset=True)
     elif callable(dump := getattr(item, "to_dict", None)):
         value = dump()
     return value if isinstance(value, dict) else None

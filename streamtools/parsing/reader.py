@@ -355,21 +355,7 @@ class Reader:
 
     def until(self, closing: str | Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
-        closing = closing if closing.__class__ is Closing else _as(Closing, closing)
-        while True:
-            found = closing.search(self.text, self.at)
-            if found is None:
-                self.at = len(self.text)
-            elif found.lastindex:
-                self.before_closing = self.base + found.start()
-                self.at = found.end()
-                return True
-            else:
-                self.at = found.start()
-            if self.ended:
-                self.at = len(self.text)
-                return False
-            yield
+        return (yield from self.content(closing, lambda text: None)) > 0
 
     # The stored text.
 
