@@ -7,13 +7,14 @@ the arguments, a call or an error, and thinking(false). It also collects the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamtools.calls import ToolCall
+from streamtools.calls import ToolCall, new_call_id
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
 from streamtools.json_values import Rejected, compact
@@ -22,6 +23,8 @@ from streamtools.parsing.options import Options
 
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
+
+_IDS_PER_BLOCK = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
 
 INCOMPLETE = "closing tags of arguments follow the call, so its arguments may be incomplete, and it was not run"
 _END_OF_CALL = 512  # more characters than the closing tags of a value and of its call
@@ -72,6 +75,9 @@ class CallEvents:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
+        # A block of ids is used in one turn only. Otherwise two forked processes could create the same ids.
+        new_id = self.options.new_id
+        self.new_id = None if new_id is new_call_id else new_id
         self.calls_begun = 0  # how many calls have begun in this turn
         self.repair_room = MAX_IN_TURN  # how many more characters of JSON may be repaired in this turn
 
@@ -86,7 +92,10 @@ class CallEvents:
 
         Without `call_id`, a new id is created.
         """
-        call_id = call_id or self.options.new_id()
+        if not call_id:
+            if self.new_id is None:  # created for the first call only, because most turns have no calls
+                self.new_id = _call_ids().__next__
+            call_id = self.new_id()
         self.events.append(Thinking(True, call_id))
         self.calls_begun += 1
         return CallDraft(call_id, begin, provider_id)
@@ -147,3 +156,11 @@ class CallEvents:
             self.errors.append(error)
             self.events.append(error)
         self.calls[:] = kept
+
+
+def _call_ids() -> Iterator[str]:
+    """Yield ids in the same form as `new_call_id`."""
+    while True:
+        block = secrets.token_urlsafe(_IDS_PER_BLOCK * 9)  # nine bytes are twelve characters of base64
+        for at in range(0, len(block), 12):
+            yield "call_" + block[at : at + 12]

@@ -131,7 +131,6 @@ RAW = "raw"  # the arguments as an object or an array
 TEXT = "text"  # the arguments as a string whose content is JSON
 
 BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
-FINAL_NAME = "final name"
 Fact: TypeAlias = tuple[str, Any]
 """A fact about a call: the kind of the fact, and its value.
 
@@ -142,7 +141,6 @@ Positions count characters from the start of the span, which is the text of the 
 - NAME: an early report of the tool's name. The name is read again from the decoded JSON of the call.
 - PIECE: a piece of the arguments, as JSON text.
 - END: the position where the call ends.
-- FINAL_NAME: the tool's name, for a call whose JSON holds only the arguments. "" if it is missing or too long.
 """
 
 _NAMES = frozenset(NAME_FIELDS)
@@ -536,82 +534,3 @@ class Arguments(JsonScanner):
         self.text_kind = ""
         self.facts.append((END, place))
         return True
-
-
-KEY, COLON, VALUE, AFTER_VALUE = "key", "colon", "value", "after value"
-"""The token that may come next in an object."""
-
-
-class CallsUnderNames(JsonScanner):
-    """Scans calls with the name as the key and the arguments as the value: `[{"get_weather": {"city": "Paris"}}]`.
-
-    An object with several keys holds several calls. Only the arguments are decoded later, so this class itself checks
-    the JSON around the arguments.
-    """
-
-    def __init__(self, *, depth: int, lines: bool = False) -> None:
-        super().__init__(depth=depth, lines=lines)
-        self._next = KEY
-        self._object = 0  # the position where the current object begins
-        self._begun = False  # whether a call of the current object has begun
-
-    def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Record that the array, an object in it, a name, or the arguments of a call begin."""
-        if depth == 0 and first == "[":
-            self._call_depth = self.outer = 1
-        elif depth == self._call_depth:
-            if not self._expects or first != "{":
-                self.facts.append((BEGIN, place))
-                return False
-            self._expects = self._first = self._begun = False
-            self._object, self._next = place, KEY
-            self.outer = depth + 1
-        elif self._next == KEY and first == '"':
-            self.facts.append((BEGIN, place if self._begun else self._object))
-            self._begun = True
-            self.text_kind, self.kept = FIELD, []
-        elif self._next == VALUE:
-            self.facts.append((ARGUMENTS, place))
-            if self.reports_arguments:
-                self.text_kind = {"": "", '"': TEXT}.get(first, RAW)
-            self.raw_depth = depth
-        else:
-            return self._refuse(place)
-        return True
-
-    def end_value(self, depth: int, place: int) -> bool:
-        """Record that a name, the arguments of a call, an object, or the array ends."""
-        kind, self.text_kind = self.text_kind, ""
-        if depth < self._call_depth:
-            return self._first or not self._expects
-        if depth == self._call_depth:
-            self.outer = depth
-            if self._next == KEY and not self._begun:
-                self.facts += [(BEGIN, self._object), (FINAL_NAME, ""), (END, place)]
-                return True
-            return self._next == AFTER_VALUE
-        if kind == FIELD:
-            self.facts.append((FINAL_NAME, self._read_field() or ""))
-            self._next = COLON
-            return True
-        if kind == TEXT:
-            self.facts.append((PIECE, self._escape))
-            self._escape = ""
-        self.facts.append((END, place))
-        self._next = AFTER_VALUE
-        return True
-
-    def separate(self, mark: str, depth: int, place: int) -> bool:
-        """Record the comma or colon `mark`. Returns False if JSON does not allow it at the position `place`."""
-        if depth == self._call_depth:
-            return super().separate(mark, depth, place)
-        if mark != {COLON: ":", AFTER_VALUE: ","}.get(self._next):
-            return self._refuse(place)
-        self._next = VALUE if mark == ":" else KEY
-        return True
-
-    def _refuse(self, place: int) -> bool:
-        """Return False for an unexpected token. If no call is open, the token begins a malformed call."""
-        if self._next in (KEY, AFTER_VALUE):
-            self.facts.append((BEGIN, place))
-        return False

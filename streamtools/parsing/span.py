@@ -27,7 +27,6 @@ from streamtools.parsing.json_scanner import (
     BEGIN,
     BROKEN,
     DEEP,
-    END,
     FIELD,
     LINE,
     NAME,
@@ -161,10 +160,8 @@ class Span(Reader):
             elif kind == NAME:
                 if self._output.options.on_malformed == "error":  # otherwise a malformed call is shown as text
                     self._output.start_call(call, value)
-            elif kind == END:
+            else:  # END
                 call.json_end = value
-            else:  # FINAL_NAME
-                self.set_name(value)
         scanner.facts.clear()
 
     # For grammars: the calls.

@@ -12,37 +12,36 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import read_close, warn_unclosed
-from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN, JsonScanner, ScanState
+from streamtools.parsing.bodies import (
+    CallEnd,
+    end_without_arguments,
+    read_arguments,
+    read_close,
+    skip_broken,
+    warn_unclosed,
+)
+from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN, ScanState, unescape
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
-from streamtools.parsing.reader import Closing
+from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
-
-Envelope: TypeAlias = type[JsonScanner]
-"""The class that finds the calls in a JSON value."""
-
 
 _CONTAINER = Pattern(SPACES, "{", SPACES, OneOf(('"tools"', '"tool_calls"')), SPACES, ":", SPACES, "[")
 """The beginning of an object that contains an array of calls: `{"tools": [{"tool": "get_weather"}]}`."""
 
 
-def json_calls(
-    close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonScanner, contained: bool = False
-) -> Body:
+def json_calls(close: str = "", *, ends: Sequence[str] = (), contained: bool = False) -> Body:
     """Return the grammar of JSON calls.
 
     `close` is the closing tag, or "" for none. `ends` are tokens that end the message. Before one of them, the closing
-    tag may be missing. `envelope` finds the calls in each JSON value. With `contained`, an object may contain the array
-    of calls. This needs a closing tag.
+    tag may be missing. With `contained`, an object may contain the array of calls. This needs a closing tag.
     """
     if close:
-        return _TaggedJson(close, ends, envelope, contained)
+        return _TaggedJson(close, ends, contained)
 
     def body(span: Span) -> Generator[None, None, None]:
-        yield from close_untagged(span, (yield from span.json(envelope=envelope)))
+        yield from close_untagged(span, (yield from span.json()))
 
     return body
 
@@ -62,9 +61,8 @@ def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
 class _TaggedJson:
     """Reads JSON values up to a closing tag."""
 
-    def __init__(self, close: str, ends: Sequence[str], envelope: Envelope, contained: bool) -> None:
-        self._close = close
-        self._envelope, self._contained = envelope, contained
+    def __init__(self, close: str, ends: Sequence[str], contained: bool) -> None:
+        self._close, self._contained = close, contained
         self._spaces_and_close, self._close_tag = Pattern(SPACES, close), Pattern(close)
         self._ends = [Pattern(end) for end in ends]
 
@@ -97,7 +95,7 @@ class _TaggedJson:
     def _read_value(self, span: Span) -> Generator[None, None, ScanState]:
         in_container = self._contained and (yield from span.accept(_CONTAINER))
         span.at -= in_container  # the bracket belongs to the array
-        state = yield from span.json(envelope=self._envelope)
+        state = yield from span.json()
         if in_container and state is ENDED:
             char = yield from span.peek()
             span.at += char == "}"
@@ -112,6 +110,54 @@ def _opener_and_closing(marker: str, close: str) -> tuple[Pattern, Closing]:
     if opener.startswith(close):  # a fence of back-ticks: both tags begin alike
         return Pattern(opener), Closing(close)
     return Pattern(opener), Closing(close, Marker(("\n", Some(r" \t", 0, 32)), ahead=(opener,)))
+
+
+_FIRST_NAME = Pattern("[", SPACES, "{", SPACES, '"')
+_NEXT_NAMES = Pattern(SPACES, ",", SPACES, '"'), Pattern(SPACES, "}", SPACES, ",", SPACES, "{", SPACES, '"')
+_END_OF_ARRAY = Pattern(SPACES, Maybe((",", SPACES)), Maybe(("}", SPACES)), "]")
+_NAME, _COLON, _NULL = Word('^"'), Pattern('"', SPACES, ":"), Pattern(SPACES, "null")
+
+
+def calls_under_names(opening: str, close: str) -> Body:
+    """Return the grammar of an array of objects with the names as keys: `[{"get_weather": {"city": "Paris"}}]`.
+
+    An object with several keys holds several calls. `opening` and `close` are the tags around the array.
+    """
+    tags, closing = (Pattern(close), Pattern(opening)), Closing(close, before=(opening,))
+
+    def read_member(span: Span) -> Generator[None, None, CallEnd | None]:
+        name = yield from span.word(_NAME)
+        if not (yield from span.accept(_COLON)):
+            return CallEnd.CUT if span.at_end_in(_COLON) else CallEnd.BROKEN_JSON
+        span.set_name(unescape(name))
+        if (yield from span.accept(_NULL)):
+            end_without_arguments(span)
+            return None
+        yield from span.peek()
+        return (yield from read_arguments(span))
+
+    def body(span: Span) -> Generator[None, None, None]:
+        place, end = span.place, None
+        found = yield from span.choose(_FIRST_NAME)
+        while 0 <= found < len(_NEXT_NAMES) and end is None:
+            span.begin_call(place)
+            end = yield from read_member(span)
+            place = span.place
+            found = -1 if end is not None else (yield from span.choose(*_NEXT_NAMES, _END_OF_ARRAY))
+        if end is None:
+            yield from span.peek()
+            if found >= 0 and (yield from read_close(span, close, *tags)):
+                return
+            end = CallEnd.CUT if span.at_end_in(*_NEXT_NAMES, _FIRST_NAME, _END_OF_ARRAY) else CallEnd.BROKEN_JSON
+            if found < 0 and end is not CallEnd.CUT:
+                span.begin_call(place)
+        unclosed = end is CallEnd.CUT and not span.in_call
+        yield from skip_broken(span, end, closing)
+        span.close(end.code, survivors=found < 0)
+        if unclosed:
+            warn_unclosed(span, close)
+
+    return body
 
 
 def chained_json(begins: Sequence[Sequence[Part]]) -> Body:

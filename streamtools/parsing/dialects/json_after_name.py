@@ -20,7 +20,7 @@ from functools import partial
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.json_bodies import calls_under_names, json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import (
@@ -33,7 +33,6 @@ from streamtools.parsing.dialects.base import (
     closing_tags,
 )
 from streamtools.parsing.dialects.writing import name_and_json, write_json
-from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral models write two forms after the same token. The text after the token distinguishes them. If only one of the
@@ -226,7 +225,7 @@ def apertus_list() -> Dialect:
     """Return the dialect of swiss-ai/Apertus-8B-Instruct. The model also writes calls inside its reasoning."""
     begin, end = "<|tools_prefix|>", "<|tools_suffix|>"
     reasoning, end_of_reasoning = "<|inner_prefix|>", "<|inner_suffix|>"
-    calls = json_calls(end, envelope=CallsUnderNames)
+    calls = calls_under_names(begin, end)
     return Dialect(
         id="apertus_list",
         openers=(
