@@ -92,7 +92,7 @@ def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
         "the end of the wrapper before prose": (wrapped(f"<function=f>{A}x") + " y", [cut, " y"]),
         "text after a function": (wrapped(f"{F}oops"), [f, broken]),
         "prose in a wrapper": (f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"]),
-        "text at the end of the stream": (f"<tool_call>{F}It", [f, broken, unclosed]),
+        "text at the end of the stream": (f"<tool_call>{F}It", [f, broken]),
     },
 )
 def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:

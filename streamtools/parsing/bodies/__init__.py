@@ -80,32 +80,78 @@ def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
     return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
 
 
-def skip_broken(span: Span, end: CallEnd, closing: Closing, *, stray: bool = False) -> Generator[None, None, bool]:
-    """Read up to the end of `closing` if the call is malformed. Returns False if the stream has ended.
+def end_call(
+    span: Span, end: CallEnd, tag: str, closing: Closing, *, last: bool = True, stray: bool = False
+) -> Generator[None, None, bool]:
+    """Report the end of a call with the closing tag `tag`. A malformed call extends to the end of `closing`.
+
+    The span also ends if the call is the `last` one, at the end of the stream, and if `closing` finds a blank line.
+    Returns whether the span continues.
 
     With `stray`, the text may be the rest of a value that contained its own closing tags. If the text ends with a tag,
     it turns the earlier calls of the turn with such values into errors.
     """
-    if end.code is None:
-        return True
     if end is CallEnd.CUT:
-        return False
-    found = yield from span.recover_at(closing)
-    if stray and (call := span.current) is not None:
-        text = "".join(span.parts)[call.begin - span.kept_from : span.before_closing - span.kept_from].rstrip()
-        if text.endswith(">"):
-            span.withdraw(text[max(0, text.rfind("</")) :])
-    return found
-
-
-def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:
-    """Report the end of a call. `tag` is its closing tag. With `last=True`, the span also ends."""
+        last = True
+    elif end.code is not None:
+        found = yield from span.recover_at(closing)
+        last = last or not found or span.place == span.before_closing + 1  # only a blank line is one character
+        if stray and (call := span.current) is not None:
+            text = "".join(span.parts)[call.begin - span.kept_from : span.before_closing - span.kept_from].rstrip()
+            if text.endswith(">"):
+                span.withdraw(text[max(0, text.rfind("</")) :])
     if last:
         span.close(end.code)
     else:
         span.finish(end.code)
     if end is CallEnd.UNCLOSED:
         warn_unclosed(span, tag)
+    return not last
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedCalls:
+    """The grammar of several calls between two tags, after the first of these tags."""
+
+    read: Callable[[Span], Generator[None, None, CallEnd]]
+    """Reads a call after the beginning of its opening tag."""
+    tags: tuple[Pattern, Pattern, Pattern]
+    """The beginning of a call, the closing tag of the wrapper, and the opening tag of another wrapper."""
+    close: str
+    """The closing tag of a call."""
+    broken: Closing
+    """The end of a malformed call."""
+    junk: Closing
+    """The end of text that is not a call."""
+    inner: tuple[str | Pattern, ...] = ()
+    """The tags inside a call. If the stream ends in one of them, a call was cut off."""
+    stray: bool = True
+    """Whether text that is not a call may be the rest of a value that contained its own closing tags."""
+
+    def __call__(self, span: Span) -> Generator[None, None, None]:
+        """Read all calls. Text that is not a call is an error."""
+        continues, end = True, None
+        while continues:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self.tags)
+            if found > 0 or (found < 0 and span.at_end_in(self.tags[1])):
+                self._end(span, found, place, empty=end is None)
+                return
+            span.begin_call(place)
+            end = cut_in_tag(span, *self.tags, *self.inner) if found else (yield from self.read(span))
+            closing, stray = (self.junk, self.stray) if found else (self.broken, False)
+            continues = yield from end_call(span, end, self.close, closing, last=False, stray=stray)
+
+    def _end(self, span: Span, found: int, place: int, *, empty: bool) -> None:
+        if found == 2:  # the tag opens another wrapper
+            span.go_back(place)
+        cut = empty and found < 0
+        if cut:
+            span.begin_call(0)
+        span.close(Code.TRUNCATED if cut else None)
+        if found != 1 and not cut:
+            span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
 
 
 def warn_unclosed(span: Span, tag: str) -> None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from functools import partial
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, read_arguments, report_end, skip_broken
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_arguments
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
 from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, end_in_attributes, read_attributes
@@ -80,14 +81,16 @@ class Invocations:
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
-        self._close_text, self._unwrap_text = f"</{first}{invoke}>", f"</{first}{'|'.join(wrapper)}>"
+        self._close_text = f"</{first}{invoke}>"
         self._inner_tags = self._unwrap, self._close, self._open, self._parameter
+        read, tags = partial(self._read_call, outermost=0), (self._open, self._unwrap, Pattern(*self.wrapper))
+        broken = self._end_of_broken
+        self.wrapped = WrappedCalls(read, tags, self._close_text, broken, broken, self._inner_tags)
 
     def bare(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after the beginning of its opening tag."""
         end = yield from self._read_call(span, self._level)
-        yield from skip_broken(span, end, self._end_of_broken)
-        report_end(span, end, self._close_text)
+        yield from end_call(span, end, self._close_text, self._end_of_broken)
 
     def addressed(self, *ends: str) -> Body:
         """Return the grammar of a message to a tool, after the header of the message.
@@ -105,29 +108,6 @@ class Invocations:
             span.close(Code.UNRECOGNISED_TOOL_CALL if has_end else Code.TRUNCATED)
 
         return body
-
-    def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read calls after the opening tag of their wrapper."""
-        calls = False
-        while True:
-            yield from span.peek()
-            place = span.place
-            found = yield from span.choose(self._open, self._unwrap)
-            if found == 1:
-                span.close()
-                return
-            if found < 0 and span.at_end_in(self._unwrap):
-                span.close(None if calls else Code.TRUNCATED)
-                if calls:
-                    span.warn(Code.MISSING_CLOSE, f"the calls lack their closing {self._unwrap_text}")
-                return
-            calls = True
-            span.begin_call(place)
-            end = cut_in_tag(span, *self._inner_tags) if found else (yield from self._read_call(span, 0))
-            continues = yield from skip_broken(span, end, self._end_of_broken, stray=found != 0)
-            report_end(span, end, self._close_text, last=not continues)
-            if not continues:
-                return
 
     def _read_call(self, span: Span, outermost: int) -> Generator[None, None, CallEnd]:
         """Read a call after the name of its tag. `outermost` is the level of the outermost tag that must be closed."""
@@ -217,8 +197,7 @@ STRAY_XTML = _TEXT.strays
 def xtml_call(span: Span) -> Generator[None, None, None]:
     """Read one XTML call after `<|open|>call`."""
     end = yield from _read_xtml(span)
-    yield from skip_broken(span, end, _END_OF_BROKEN)
-    report_end(span, end, _CLOSE)
+    yield from end_call(span, end, _CLOSE, _END_OF_BROKEN)
 
 
 def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:

@@ -14,14 +14,7 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    end_without_arguments,
-    read_arguments,
-    read_close,
-    skip_broken,
-    warn_unclosed,
-)
+from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_arguments, read_close, warn_unclosed
 from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN, ScanState, unescape
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -115,7 +108,7 @@ def _opener_and_closing(marker: str, close: str) -> tuple[Pattern, Closing]:
 _FIRST_NAME = Pattern("[", SPACES, "{", SPACES, '"')
 _NEXT_NAMES = Pattern(SPACES, ",", SPACES, '"'), Pattern(SPACES, "}", SPACES, ",", SPACES, "{", SPACES, '"')
 _END_OF_ARRAY = Pattern(SPACES, Maybe((",", SPACES)), Maybe(("}", SPACES)), "]")
-_NAME, _COLON, _NULL = Word('^"'), Pattern('"', SPACES, ":"), Pattern(SPACES, "null")
+_NAME, _COLON, _NULL = Word(r'^"\x00-\x1f'), Pattern('"', SPACES, ":"), Pattern(SPACES, "null")
 
 
 def calls_under_names(opening: str, close: str) -> Body:
@@ -152,7 +145,8 @@ def calls_under_names(opening: str, close: str) -> Body:
             if found < 0 and end is not CallEnd.CUT:
                 span.begin_call(place)
         unclosed = end is CallEnd.CUT and not span.in_call
-        yield from skip_broken(span, end, closing)
+        if end is not CallEnd.CUT:
+            yield from span.recover_at(closing)
         span.close(end.code, survivors=found < 0)
         if unclosed:
             warn_unclosed(span, close)

@@ -32,19 +32,12 @@ valid.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    Members,
-    cut_in_tag,
-    read_json_call,
-    report_end,
-    skip_broken,
-    warn_unclosed,
-)
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_json_call
 from streamtools.parsing.bodies.nesting import Level, NestedText
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
@@ -52,6 +45,7 @@ from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
 _FUNCTION, _END_FUNCTION, _PARAMETER, _END_PARAMETER = "<function=", "</function>", "<parameter=", "</parameter>"
+_TAGS_IN_CALL = _END_FUNCTION, _PARAMETER, _FUNCTION, ">"
 _NAME = Word(r"^<>\r\n", 256)
 _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
@@ -73,7 +67,7 @@ class FunctionTags:
     def __init__(self, wrapper: str = "tool_call", *, verbatim: bool = False) -> None:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
         self.opening, self._close = (open_, SPACES, Maybe((open_, SPACES))), close
-        self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
+        tags = _BEGIN_FUNCTION, Pattern(close), Pattern(open_)
         self.text = NestedText(
             Level((open_,), (close,)),
             Level((_FUNCTION, *_REST_OF_TAG), (_END_FUNCTION,), (_FUNCTION,)),
@@ -82,45 +76,20 @@ class FunctionTags:
             missing=2,
         )
         self._verbatim = verbatim
-        self._end_of_broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
-        self._end_of_junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
+        broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
+        junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
+        self._after_alone = _BEGIN_FUNCTION, Pattern(open_)
+        read = partial(self._read_function, outermost=0, tags_after=tags)
+        self.wrapped = WrappedCalls(read, tags, _END_FUNCTION, broken, junk, _TAGS_IN_CALL)
 
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function without a wrapper, after its marker."""
-        end = yield from self._read_function(span, 1, *self._next[1:])
-        yield from skip_broken(span, end, _END_OF_BROKEN)
-        report_end(span, end, _END_FUNCTION)
+        end = yield from self._read_function(span, 1, self._after_alone)
+        yield from end_call(span, end, _END_FUNCTION, _END_OF_BROKEN)
 
-    def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read functions after the opening tag of their wrapper. The opener makes sure that there is a function."""
-        while True:
-            yield from span.peek()
-            place = span.place
-            found = yield from span.choose(*self._next)
-            if found == 0:
-                span.close()
-                return
-            if found == 2 or span.at_end_in(self._close):
-                if found == 2:
-                    span.go_back(place)  # the tag opens another wrapper
-                span.close()
-                warn_unclosed(span, self._close)
-                return
-            span.begin_call(place)
-            if found == 1:
-                end = yield from self._read_function(span, 0, *self._next)
-                yield from skip_broken(span, end, self._end_of_broken)
-            else:
-                end = _cut_or_broken(span)
-                at_closing = yield from skip_broken(span, end, self._end_of_junk, stray=True)
-                if at_closing and span.place == span.before_closing + 1:
-                    break  # a blank line ends the span, because the text is prose
-            if end is CallEnd.CUT:
-                break
-            report_end(span, end, _END_FUNCTION, last=False)
-        span.close(end.code)
-
-    def _read_function(self, span: Span, outermost: int, *tags_after: Pattern) -> Generator[None, None, CallEnd]:
+    def _read_function(
+        self, span: Span, outermost: int, tags_after: tuple[Pattern, ...]
+    ) -> Generator[None, None, CallEnd]:
         """Read one function after `<function=`. Returns the `CallEnd` of the call.
 
         `outermost` is the level of the outermost tag that the function must close: 0 for the wrapper, 1 for the
@@ -128,7 +97,7 @@ class FunctionTags:
         """
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_END_OF_TAG)):
-            return _cut_or_broken(span)
+            return cut_in_tag(span, *_TAGS_IN_CALL)
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
@@ -145,10 +114,10 @@ class FunctionTags:
             if found == 1:
                 break
             if found < 0:
-                return _cut_or_broken(span)
+                return cut_in_tag(span, *_TAGS_IN_CALL)
             parameter = yield from span.word(_NAME)
             if not (yield from span.accept(_END_OF_TAG)):
-                return _cut_or_broken(span)
+                return cut_in_tag(span, *_TAGS_IN_CALL)
             key = _bare(parameter.removesuffix("/"))
             value = Value(members.key(key), span)
             if not parameter.endswith("/"):  # <parameter=a/>
@@ -168,10 +137,6 @@ def _bare(name: str) -> str:
     """Return a name without the white space and the quotes around it."""
     name = name.strip()
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'" else name
-
-
-def _cut_or_broken(span: Span) -> CallEnd:
-    return cut_in_tag(span, _END_FUNCTION, _PARAMETER, _FUNCTION, ">")
 
 
 _OBJECT = Pattern("{", SPACES, OneOf(('"', "}")))
@@ -195,11 +160,10 @@ class NamedTag:
         if (yield from span.accept(_OBJECT)):
             span.go_back(place)
             end = yield from read_json_call(span, self._close_tag, self._close)
-            yield from skip_broken(span, end, self._closing)
         else:
             empty = (yield from span.expect(self._close_tag)) == 0
             end = yield from self._read_text(span, name, begin, empty=empty)
-        report_end(span, end, self._close)
+        yield from end_call(span, end, self._close, self._closing)
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, CallEnd]:
         schema = span.declared.arguments(name)
@@ -282,41 +246,25 @@ class ArgumentPairs:
         pair = (*tag("arg_key"), Some("^<", 1, 256), *tag("/arg_key"))
         begin_value = tag("arg_value" if self._begin_value is not None else "/arg_key")
         levels += [Level(begin_value, tag("/arg_value"), tag("arg_key"))]
-        self._outermost = 0
+        outermost = 0
         if str(tag("arg_key")[0]).startswith("<arg_key"):  # other dialects have the same pairs in another tag
             others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if self.tag_text("tool_call") != f"<{name}>"))
             levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
-            self._outermost = 1
-        self._call_level = self._outermost + bool(wrapper)
+            outermost = 1
+        self._call_level = outermost + bool(wrapper)
         following = (tag(separator),) if separator else ()
-        self.text = NestedText(*levels, ends=following, head=pair, key=_KEY_IN_PAIR, outermost=self._outermost)
-        self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
+        self.text = NestedText(*levels, ends=following, head=pair, key=_KEY_IN_PAIR, outermost=outermost)
+        self._end_of_broken = broken = Closing(self.close, before=(self.opening, self.unwrap))
         optional = filter(None, (self._begin_value, self._separator))
-        self._all_tags = [*self._tags, self._end_key, *optional]
+        self._all_tags = (*self._tags, self._end_key, *optional)
+        read = partial(self._read_call, outermost=outermost)
+        wrapper_tags = Pattern(*self.opening), Pattern(*self.unwrap), Pattern(*self.wrapper)
+        self.wrapped = WrappedCalls(read, wrapper_tags, self._close, broken, broken, self._all_tags)
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after its opening tag."""
         end = yield from self._read_call(span, self._call_level)
-        yield from skip_broken(span, end, self._end_of_broken)
-        report_end(span, end, self._close)
-
-    def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read calls after the opening tag of their wrapper. The opener makes sure that there is a call."""
-        while True:
-            yield from span.peek()
-            place = span.place
-            found = yield from span.choose(*self._tags)
-            if found == 3 or span.at_end_in(*self._all_tags):
-                span.close()
-                if found != 3:
-                    span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
-                return
-            span.begin_call(place)
-            end = (yield from self._read_call(span, self._outermost)) if found == 2 else CallEnd.BROKEN
-            yield from skip_broken(span, end, self._end_of_broken, stray=found != 2)
-            report_end(span, end, self._close, last=end is CallEnd.CUT)
-            if end is CallEnd.CUT:
-                return
+        yield from end_call(span, end, self._close, self._end_of_broken)
 
     def _read_call(self, span: Span, outermost: int) -> Generator[None, None, CallEnd]:
         """Read a call. Returns its `CallEnd`. `outermost` is the level of the outermost tag that must be closed."""

@@ -25,7 +25,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_json_call, report_end, skip_broken
+from streamtools.parsing.bodies import CallEnd, end_call, end_without_arguments, read_json_call
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
@@ -323,5 +323,4 @@ class ElementCall:
             end = yield from _ELEMENTS.read(span, self._name, span.declared.arguments(self._name))
             end = CallEnd.BROKEN if end is CallEnd.UNCLOSED else end
             span.end_call()
-        yield from skip_broken(span, end, self._closing)
-        report_end(span, end, f"</{self._name}>")
+        yield from end_call(span, end, f"</{self._name}>", self._closing)
