@@ -91,7 +91,7 @@ def end_call(
     With `stray`, the text may be the rest of a value that contained its own closing tags. If the text ends with a tag,
     it turns the earlier calls of the turn with such values into errors.
     """
-    if end is CallEnd.CUT:
+    if end is CallEnd.CUT or (end is CallEnd.UNCLOSED and span.ended and span.at == len(span.text)):
         last = True
     elif end.code is not None:
         found = yield from span.recover_at(closing)
@@ -130,23 +130,24 @@ class WrappedCalls:
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read all calls. Text that is not a call is an error."""
-        continues, end = True, None
+        continues = True
         while continues:
             yield from span.peek()
             place = span.place
             found = yield from span.choose(*self.tags)
             if found > 0 or (found < 0 and span.at_end_in(self.tags[1])):
-                self._end(span, found, place, empty=end is None)
+                self._end(span, found, place)
                 return
             span.begin_call(place)
             end = cut_in_tag(span, *self.tags, *self.inner) if found else (yield from self.read(span))
             closing, stray = (self.junk, self.stray) if found else (self.broken, False)
             continues = yield from end_call(span, end, self.close, closing, last=False, stray=stray)
 
-    def _end(self, span: Span, found: int, place: int, *, empty: bool) -> None:
-        if found == 2:  # the tag opens another wrapper
+    def _end(self, span: Span, found: int, place: int) -> None:
+        """End the span at the closing tag, before another opening tag at `place`, or at the end of the stream."""
+        if found == 2:
             span.go_back(place)
-        cut = empty and found < 0
+        cut = found < 0 and not span.kept_from  # the stream ends before the first call
         if cut:
             span.begin_call(0)
         span.close(Code.TRUNCATED if cut else None)

@@ -12,7 +12,15 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import end_without_arguments, read_close
+from streamtools.parsing.bodies import (
+    CallEnd,
+    WrappedCalls,
+    cut_in_tag,
+    end_call,
+    end_without_arguments,
+    read_arguments,
+    read_close,
+)
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Pattern, Some
@@ -36,6 +44,7 @@ _FENCE = Pattern("```")
 _FENCE_LABEL = Word("A-Za-z", 16)
 _NULL = Pattern("null")
 _BEGINS_JSON = ("{", '"')
+_NOT_JSON = CallEnd(Code.INVALID_ARGUMENTS)
 
 
 class Identity(NamedTuple):
@@ -87,14 +96,17 @@ class NamedCall:
         self.fenced = fenced
         self._identify = identify
 
-    def read(self, span: Span, close: Pattern | None = None) -> Generator[None, None, Code | None]:
-        """Read the call. Returns its error code, or None. The tag `close` instead of the JSON means no arguments."""
+    def read(self, span: Span, close: Pattern | None = None) -> Generator[None, None, CallEnd | None]:
+        """Read the call. Returns None if its arguments are complete, else its `CallEnd`.
+
+        The tag `close` instead of the JSON means no arguments.
+        """
         return (yield from self._read_head(span)) or (yield from self._read_arguments(span, close))
 
-    def _read_head(self, span: Span) -> Generator[None, None, Code | None]:
+    def _read_head(self, span: Span) -> Generator[None, None, CallEnd | None]:
         yield from span.peek()
         if not (yield from span.accept(self._name_tag)):
-            return self._missing(span, self._name_tag)
+            return cut_in_tag(span, self._name_tag)
         yield from span.peek()
         word = yield from span.word(self._word)
         yield from span.peek()
@@ -103,12 +115,12 @@ class NamedCall:
             span.identify((yield from span.word(_WORD)))
             yield from span.peek()
         if not (yield from span.accept(self.separator)):
-            code = self._missing(span, self.separator)
-            if code is Code.TRUNCATED or not self._optional:
-                return code
+            end = cut_in_tag(span, self.separator)
+            if end is CallEnd.CUT or not self._optional:
+                return end
         if self._type_word and word == self._type_word:
             if not (char := (yield from span.peek())):
-                return Code.TRUNCATED
+                return CallEnd.CUT
             if char not in _BEGINS_JSON:
                 word = yield from span.word(self._word)
             elif word not in span.declared:
@@ -116,30 +128,26 @@ class NamedCall:
                 return None
         identity = self._identify(word, span.declared)
         if identity is None:
-            return Code.UNRECOGNISED_TOOL_CALL
+            return CallEnd.BROKEN
         if identity.provider_id is not None:
             span.identify(identity.provider_id)
         span.set_name(identity.name)
         return None
 
-    def _missing(self, span: Span, tag: Pattern) -> Code:
-        return Code.TRUNCATED if span.at_end_in(tag) else Code.UNRECOGNISED_TOOL_CALL
-
-    def _read_arguments(self, span: Span, close: Pattern | None) -> Generator[None, None, Code | None]:
+    def _read_arguments(self, span: Span, close: Pattern | None) -> Generator[None, None, CallEnd | None]:
         char = yield from span.peek()
         if self.fenced and char == "`" and (yield from span.accept(_FENCE)):
             yield from span.word(_FENCE_LABEL)
             char = yield from span.peek()
         if not char or (self.fenced and span.at_end_in("```")):
-            return Code.TRUNCATED
-        if char not in '{"':
-            no_arguments = (_NULL, close, _FENCE) if self.fenced else (_NULL, close)
-            if close is None or (yield from span.expect(*filter(None, no_arguments))) < 0:
-                return Code.INVALID_ARGUMENTS
-            end_without_arguments(span)
-            return None
-        state = yield from span.arguments()
-        return None if state is ENDED else Code.TRUNCATED if state is OPEN else Code.INVALID_JSON
+            return CallEnd.CUT
+        if char in _BEGINS_JSON:
+            return (yield from read_arguments(span))
+        no_arguments = (_NULL, close, _FENCE) if self.fenced else (_NULL, close)
+        if close is None or (yield from span.expect(*filter(None, no_arguments))) < 0:
+            return _NOT_JSON
+        end_without_arguments(span)
+        return None
 
 
 def bare(call: NamedCall, begin: str) -> Body:
@@ -150,12 +158,12 @@ def bare(call: NamedCall, begin: str) -> Body:
     closing = Closing(before=(begin,), blank_line=True)
 
     def read(span: Span) -> Generator[None, None, None]:
-        code = yield from call.read(span)
-        if code is Code.INVALID_JSON:
+        end = (yield from call.read(span)) or CallEnd.CLOSED
+        if end is CallEnd.BROKEN_JSON:
             yield from span.recover()
-        elif code is not None and code is not Code.TRUNCATED:
+        elif end.code is not None and end is not CallEnd.CUT:
             yield from span.until(closing)
-        span.close(code)
+        span.close(end.code)
 
     return read
 
@@ -171,20 +179,21 @@ class Enclosed:
         `around` holds the opening tags and the closing tags of the wrapper, in all spellings. None means no wrapper.
         """
         begins, ends = around or ((), ())
-        self._named = named
-        self._wrapped = around is not None
+        self._named, self._close_text = named, end
         self._close = Pattern(end)
         self._sentence = Pattern(*SENTENCE, begin, GAP, NAME, GAP, *named.separator.parts)
-        # The tags that may follow a call, with or without its closing tag. Index 0 begins another call.
-        self._others = [Pattern(tag) for tag in (begin, *ends, *begins)]
-        self._ends = range(1, 1 + len(ends))  # the indices in `_others` of the tags that close the wrapper
-        self._tags = (end, begin, *ends, *begins)
-        self._cut_tags = (*self._tags, "```") if named.fenced else self._tags
-        self._next_tag, self._next_opening = Closing(*self._tags), Closing(*self._tags[1:])
+        others = (begin, *ends, *begins)
+        self._others = [Pattern(tag) for tag in others]  # the tags that may follow a call without its closing tag
+        self._tags = (end, *others, "```") if named.fenced else (end, *others)
+        self._closing, junk = Closing(end, before=others), Closing(before=others)
+        tags = Pattern(begin), Pattern(OneOf(ends)), Pattern(OneOf(begins))
+        self._alone = around is None
+        self._wrapped = WrappedCalls(self._read_call, tags, end, self._closing, junk, self._tags, stray=False)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        while (yield from self._read_call(span)) and (yield from self._find_call(span)):
-            pass
+        end = yield from self._read_call(span)
+        if (yield from end_call(span, end, self._close_text, self._closing, last=self._alone)):
+            yield from self._wrapped(span)
 
     def section(self, span: Span) -> Generator[None, None, None]:
         """Read calls after the opening tag of their wrapper. The wrapper may be empty.
@@ -195,90 +204,21 @@ class Enclosed:
         if (yield from span.accept(self._sentence)):
             span.go_back(place)
             span.close()
-            return
-        yield from span.peek()
-        place = span.place
-        if (yield from span.choose(*self._others)) < 0 and self._is_cut(span):
-            span.begin_call(0)
-            span.close(Code.TRUNCATED)
-            return
-        span.go_back(place)
-        while (yield from self._find_call(span)) and (yield from self._read_call(span)):
-            pass
+        else:
+            yield from self._wrapped(span)
 
-    def _read_call(self, span: Span) -> Generator[None, None, bool]:
-        """Read a call to its end. Returns True if the span continues after it."""
-        code = yield from self._named.read(span, self._close)
-        if code is None:
-            found = yield from self._read_close(span)
-            if found >= 0 or self._is_cut(span):
-                continues = self._end_call(span, continues=found >= 0)
-                if found != 0:
-                    self._warn(span)
-                return continues
-            code = Code.INVALID_JSON
-        if code is Code.TRUNCATED:
-            span.close(code)
-            return False
-        return self._end_call(span, code, continues=(yield from self._skip(span, self._next_tag)))
-
-    def _read_close(self, span: Span) -> Generator[None, None, int]:
-        """Read the closing tag of a call. Returns 0 for that tag, more than 0 for another tag, and -1 for no tag."""
+    def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
+        """Read a call after its opening tag, with its closing tag."""
+        end = yield from self._named.read(span, self._close)
+        if end is not None:
+            return end
         char = yield from span.peek()
         if self._named.fenced and char == "`" and (yield from span.accept(_FENCE)):
             yield from span.peek()
-        return (yield from span.expect(self._close, *self._others))
-
-    def _find_call(self, span: Span) -> Generator[None, None, bool]:
-        """Read up to the next call in the wrapper. Returns False if the wrapper ends first."""
-        while True:
-            yield from span.peek()
-            place = span.place
-            found = yield from span.choose(*self._others)
-            if found == 0:
-                span.begin_call(place)
-                return True
-            if found > 0 or self._is_cut(span):
-                closed = found in self._ends
-                if found > 0 and not closed:
-                    span.go_back(place)
-                span.close()
-                if not closed:
-                    self._warn(span)
-                return False
-            span.begin_call(place)
-            continues = yield from self._skip(span, self._next_opening)
-            if not self._end_call(span, Code.UNRECOGNISED_TOOL_CALL, continues=continues):
-                return False
-
-    def _skip(self, span: Span, until: Closing) -> Generator[None, None, bool]:
-        """Read malformed text up to the next tag. If this is the closing tag of the call, also read it.
-
-        Returns False if the stream ends first.
-        """
-        found = yield from span.recover_at(until)
-        begin = span.before_closing - span.base
-        if found and not self._close.match(span.text, begin, True):
-            span.at = begin
-        return found
-
-    def _end_call(self, span: Span, code: Code | None = None, *, continues: bool) -> bool:
-        """End the call. The span also ends, unless `continues` is True and the call is in a wrapper.
-
-        Returns True if the span continues.
-        """
-        if continues and self._wrapped:
-            span.finish(code)
-            return True
-        span.close(code)
-        return False
-
-    def _is_cut(self, span: Span) -> bool:
-        """Return True, and read the rest of the text, if the stream ends at this position or inside a tag."""
-        return span.at_end_in(*self._cut_tags)
-
-    def _warn(self, span: Span) -> None:
-        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {self._tags[0]}, or the closing tag of all calls")
+        found = yield from span.expect(self._close, *self._others)
+        if found < 0 and not span.at_end_in(*self._tags):
+            return CallEnd.BROKEN_JSON
+        return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
 
 class AddressedCall:
