@@ -54,7 +54,7 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
         "an array": (in_wrapper(F.replace('name="a">x', 'name="l">["a", "b"]')), [call("f", l=["a", "b"])]),
         "a word of the schema": (in_wrapper(F.replace('name="a">x', 'name="on">true')), [call("f", on=True)]),
         "no end of the call in a wrapper": (in_wrapper(f'<invoke name="f">{A}') + " so", [f, UNCLOSED, " so"]),
-        "the JSON alone": ('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED, UNCLOSED]),
+        "the JSON alone": ('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED]),
         "half an end of a call in JSON": ('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED]),
     },
 )
