@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -33,13 +32,6 @@ from streamtools.parsing.span import Span
 
 _MAX_CLOSING = 64  # the maximum number of characters of an incomplete closing tag
 _indent = matcher(r"(?:\n[ \t]+)?")
-
-
-class RunVerdict(Enum):
-    """Whether the text of a run consists of real calls, or is reasoning."""
-
-    CALLS = "calls"
-    REASONING = "reasoning"
 
 
 RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag]]
@@ -227,7 +219,7 @@ class ReasoningText:
             if verdict is None:
                 return None
             self._call_run = None
-            if verdict is RunVerdict.CALLS:
+            if verdict:
                 return run.text + run.rest
             self._rehearsed = True
             text = run.text.removesuffix("\n")  # the line feed may belong to the closing tag
@@ -314,52 +306,55 @@ class CallRun:
         """Record that part of the text was lost at this position. So no call of the run is executed."""
         self._lost = True
 
-    def read(self, text: str, ended: bool) -> RunVerdict | None:
-        """Read text. Returns the verdict, or None if more text is needed to decide."""
+    def read(self, text: str, ended: bool) -> bool | None:
+        """Read text. Returns True if the run consists of real calls, and False if its text is reasoning.
+
+        Returns None if more text is needed to decide.
+        """
         room = self._limit - self._length - len(self.rest)
         if len(text) > room:
             verdict = self._read(text[: room + 1], False)
             if verdict is None:
                 self._take(self.rest)
-                verdict = RunVerdict.REASONING
+                verdict = False
                 self.rest = ""
             self.rest += text[room + 1 :]
         else:
             verdict = self._read(text, ended)
-        return RunVerdict.REASONING if verdict and self._lost else verdict
+        return False if self._lost and verdict is not None else verdict
 
-    def _read(self, text: str, ended: bool) -> RunVerdict | None:
+    def _read(self, text: str, ended: bool) -> bool | None:
         while True:
             if self._span is not None:
                 verdict, text = self._read_call(self._span, text, ended)
                 if verdict is not None:
                     return verdict
                 if self._span is not None:
-                    return RunVerdict.CALLS if ended else None
+                    return True if ended else None
             text, self.rest = self.rest + text, ""
             found = not_white_space(text)
             begin = found.start() if found else len(text)
             self._take(text[:begin])
             text = text[begin:]
             if not text:
-                return RunVerdict.CALLS if ended else None
+                return True if ended else None
             mark = self._markers.find(text, 0, ended)
             if isinstance(mark, Group) or not mark:
                 self.rest = text
                 if ended and isinstance(self._markers.find(text, 0, False), Group):
-                    return RunVerdict.CALLS  # the message ends inside the next marker
+                    return True  # the message ends inside the next marker
                 if mark:
                     return None
                 found = self._find_end(text) if self._turn_ended else None
                 if self._turn_ended and (found is None or found.start()):
-                    return RunVerdict.CALLS
-                return None if found and not (ended or found.lastindex) else RunVerdict.REASONING
+                    return True
+                return None if found and not (ended or found.lastindex) else False
             meaning, end = mark
             if isinstance(meaning, Tag) and (found := self._find_end(text)) and not found.start():
                 ends = found.lastindex == 1 or (found.lastindex == 2 and not meaning.ends_turn)
                 if ends:  # a tag of the chat template that also ends the reasoning
                     self.rest = text
-                    return RunVerdict.REASONING
+                    return False
             self._take(text[:end])
             if isinstance(meaning, Opener):
                 self._before, self._tag = "", None
@@ -369,10 +364,10 @@ class CallRun:
                 self._turn_ended = True
             text = text[end:]
 
-    def _read_call(self, span: Span, text: str, ended: bool) -> tuple[RunVerdict | None, str]:
-        """Read text of a call. Returns a verdict and the text after the call.
+    def _read_call(self, span: Span, text: str, ended: bool) -> tuple[bool | None, str]:
+        """Read text of a call. Returns a result of `read`, and the text after the call.
 
-        The verdict is None unless a closing tag ends the reasoning inside the call.
+        The result is None unless a closing tag ends the reasoning inside the call.
         """
         while found := self._closing.search(self._before + text):
             end = found.end() - len(self._before)
@@ -401,11 +396,14 @@ class CallRun:
         json, position = self._tag or (None, 0)
         return position if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
 
-    def _end_at(self, position: int, rest: str) -> RunVerdict:
-        """End the run before the closing tag at `position`. The text from there on becomes unread."""
+    def _end_at(self, position: int, rest: str) -> bool:
+        """End the run before the closing tag at `position`. Returns False, because the run is reasoning.
+
+        The text from `position` on becomes unread.
+        """
         self.rest = self.text[position:] + rest
         self._remove_last(self._length - position)
-        return RunVerdict.REASONING
+        return False
 
     def _feed(self, span: Span, text: str, ended: bool) -> str:
         """Read text of a call with its grammar. Returns the text after the call."""

@@ -9,7 +9,7 @@ import pytest
 from streamtools import Limits, Parser
 from streamtools.events import Call, Thinking
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.reasoning import CallRun, RunVerdict
+from streamtools.parsing.reasoning import CallRun
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.reading import Brief, brief, call, error, read, thought, warning
 from tests.support.ways_to_cut import usual_ways
@@ -200,9 +200,13 @@ def test_a_tag_of_one_dialect_ends_the_run_of_another() -> None:
     assert [thought("So "), f] == read("<think>So <tool_call>f</tool_call><|im_end|>", dialects="auto", tools=TOOLS)
 
 
-@pytest.mark.parametrize("verdict", RunVerdict)
-def test_a_run_with_a_constant_verdict_is_caught(verdict: RunVerdict, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verdict", [True, False])
+def test_a_run_with_a_constant_verdict_is_caught(verdict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     read_run = CallRun.read
-    monkeypatch.setattr(CallRun, "read", lambda run, text, ended: read_run(run, text, ended) and verdict)
+
+    def faulty(run: CallRun, text: str, ended: bool) -> bool | None:
+        return None if read_run(run, text, ended) is None else verdict
+
+    monkeypatch.setattr(CallRun, "read", faulty)
     with pytest.raises(AssertionError):
         test_the_text_after_the_last_call_decides("glm_xml")

@@ -20,7 +20,15 @@ from collections.abc import Callable, Generator
 from functools import partial
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_arguments
+from streamtools.parsing.bodies import (
+    CallEnd,
+    Members,
+    WrappedCalls,
+    cut_in_tag,
+    end_call,
+    read_arguments,
+    read_json_call,
+)
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
 from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, end_in_attributes, read_attributes
@@ -222,9 +230,9 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         if found == 1:
             if members is not None:
                 return CallEnd.BROKEN
-            broken = yield from _read_json(span)
-            if broken is not None:
-                return broken
+            end = yield from read_json_call(span, _END_OF_JSON, _CLOSE_JSON)
+            if end is not CallEnd.CLOSED:
+                return CallEnd.CUT if end is CallEnd.UNCLOSED else end
             continue
         key = attributes.get("key")
         if key is None:
@@ -242,17 +250,6 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         return CallEnd.CLOSED
     span.go_back(place)
     return CallEnd.UNCLOSED
-
-
-def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
-    """Read the JSON object of all arguments and its closing tag. Returns the `CallEnd` of a failed call, else None."""
-    if not (yield from span.peek()):
-        return CallEnd.CUT
-    end = yield from read_arguments(span)
-    if end is not None:
-        return end
-    yield from span.peek()
-    return None if (yield from span.accept(_END_OF_JSON)) else cut_in_tag(span, _CLOSE_JSON)
 
 
 def _read_token_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]:

@@ -22,7 +22,6 @@ from streamtools.parsing.bodies import (
     read_close,
 )
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -245,35 +244,27 @@ class AddressedCall:
     def __call__(self, span: Span) -> Generator[None, None, None]:
         span.set_name(["", *self._recipients(span.marker)][-1].removesuffix("??"))  # models write `??` after a name
         char = yield from span.peek()
-        code: Code | None = Code.TRUNCATED
-        if char == "{":
-            state = yield from span.arguments()
-            if state is not OPEN:
-                closed = state is ENDED and (yield from self._close(span))
-                code = None if closed else Code.INVALID_JSON
-        elif char:
-            code = yield from self._read_other(span)
-        if code is Code.INVALID_JSON:
-            yield from span.recover_at(self._closing)
-        if code is not None:
-            span.close(code)
+        if char not in ("{", ""):
+            yield from self._read_other(span)
+            return
+        end = yield from read_arguments(span)
+        if end is None and (yield from self._close(span)):
+            return
+        yield from end_call(span, end or CallEnd.BROKEN_JSON, self._tokens[0], self._closing)
 
     def result(self, span: Span) -> Generator[None, None, None]:
         """Read a message that the model invented as the result of a call, up to its end."""
         yield from span.until(self._closing)
         span.close()
 
-    def _read_other(self, span: Span) -> Generator[None, None, Code | None]:
+    def _read_other(self, span: Span) -> Generator[None, None, None]:
         """Read content that is not an object. Empty content and `null` mean no arguments. Other content is an error."""
         yield from span.accept(_NULL)
         end_without_arguments(span)
-        if (yield from self._close(span)):
-            return None
-        span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
-        if not (yield from span.until(self._closing)):
-            return Code.TRUNCATED
-        span.close()
-        return None
+        if not (yield from self._close(span)):
+            span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
+            closed = yield from span.until(self._closing)
+            span.close(None if closed else Code.TRUNCATED)
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
         """Read the end of the message and close the span. Returns False if the message does not end here."""
