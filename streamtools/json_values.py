@@ -241,9 +241,9 @@ class Draft:
     """Builds a value from `partial` events. The pieces of a string are joined when the value is read."""
 
     def __init__(self) -> None:
-        self._root: Any = None
-        self._parent: Any = None  # the container of the last added value; None for the root
-        self._key: str | int = 0  # the key or index of the last added value in its container
+        self._top: dict[str, Any] = {"": None}  # holds the value
+        self._parent: Any = self._top  # the container of the last added value
+        self._key: str | int = ""  # the key or index of the last added value in its container
         self._pieces: list[str] = []  # the pieces of the incomplete string
 
     def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
@@ -255,16 +255,15 @@ class Draft:
             self._put(path, {} if kind is dict else [] if kind is list else value)
             if kind is str:
                 self._pieces.append(value)
-        if complete and self._pieces:
+        if complete:
             self._join()
             self._pieces = []
 
     @property
     def value(self) -> Any:
         """The accumulated value as plain data. Later calls of `add` change the same object."""
-        if self._pieces:
-            self._join()
-        return self._root
+        self._join()
+        return self._top[""]
 
     def at(self, path: Sequence[str | int]) -> Any:
         """Return the value at `path`."""
@@ -274,21 +273,17 @@ class Draft:
         return value
 
     def _join(self) -> None:
-        self._pieces = ["".join(self._pieces)]
-        if self._parent is None:
-            self._root = self._pieces[0]
-        else:
+        if self._pieces:
+            self._pieces = ["".join(self._pieces)]
             self._parent[self._key] = self._pieces[0]
 
     def _put(self, path: Sequence[str | int], value: Any) -> None:
-        if not path:
-            self._parent, self._root = None, value
-            return
-        parent = self._root
-        for key in path[:-1]:
-            parent = parent[key]
-        self._parent, self._key = parent, path[-1]
+        parent: Any = self._top
+        key: str | int = ""
+        for inner in path:
+            parent, key = parent[key], inner
         if isinstance(parent, list):
             parent.append(value)
         else:
-            parent[self._key] = value
+            parent[key] = value
+        self._parent, self._key = parent, key
