@@ -16,7 +16,8 @@ import traceback
 from typing import Any
 
 import structlog
-from pydantic_core import ErrorDetails, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_core import ValidationError as PydanticError
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
 _LONGEST_REASON = 300
@@ -78,7 +79,7 @@ def reason_of(error: BaseException) -> str:
     Messages of this package are returned unchanged, because they quote only names. If `serving` raised the exception,
     it has called a built-in function of the application, such as `int`.
     """
-    if isinstance(error, ValidationError) or _OWN.match(loggable(error)["raised_at"]):
+    if isinstance(error, PydanticError) or _OWN.match(loggable(error)["raised_at"]):
         return str(without_inputs(error))[:_LONGEST_REASON]
     return _QUOTED.sub("…", str(error))[:_LONGEST_REASON]
 
@@ -92,7 +93,7 @@ def without_inputs(error: BaseException) -> BaseException:
         if linked is not None and id(linked) not in chain:
             chain[id(linked)] = linked
             remaining += [linked.__cause__, linked.__context__, *getattr(linked, "exceptions", ())]
-    if not any(isinstance(linked, ValidationError) for linked in chain.values()):
+    if not any(isinstance(linked, PydanticError) for linked in chain.values()):
         return error
     copies: dict[int, BaseException] = {}
     for linked in reversed(chain.values()):  # copy the exceptions of a group before the group
@@ -105,8 +106,8 @@ def without_inputs(error: BaseException) -> BaseException:
 
 
 def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseException:
-    if isinstance(error, ValidationError):
-        return _InputlessValidationError(error)
+    if isinstance(error, PydanticError):
+        return ValidationError(error)
     if isinstance(error, BaseExceptionGroup):
         return error.derive([copies.get(id(part), part) for part in error.exceptions])
     copied = type(error).__new__(type(error), *error.args)
@@ -124,19 +125,12 @@ def reason_without_input(detail: ErrorDetails) -> str:
     return detail["msg"]
 
 
-class _InputlessValidationError(ValueError):
-    """A copy of pydantic's ValidationError without input values. Logs show it as `ValidationError`."""
+class ValidationError(ValueError):
+    """A copy of pydantic's error without input values. Logs show it under the same name."""
 
-    def __init__(self, error: ValidationError) -> None:
+    def __init__(self, error: PydanticError) -> None:
         details = error.errors(include_url=False, include_input=False)
         places = [".".join(map(str, detail["loc"])) for detail in details]
         reasons = [f"{reason_without_input(detail)} [{detail['type']}]" for detail in details]
         lines = [f"{place}: {reason}" for place, reason in zip(places, reasons, strict=True)]
         super().__init__("\n".join([f"Invalid input for {error.title}:", *lines]))
-
-
-_InputlessValidationError.__qualname__ = ValidationError.__qualname__
-_InputlessValidationError.__name__, _InputlessValidationError.__module__ = (
-    ValidationError.__name__,
-    ValidationError.__module__,
-)
