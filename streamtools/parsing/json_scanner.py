@@ -265,22 +265,12 @@ class JsonScanner:
         taken = at  # text with a kind (`text_kind`) has been recorded up to this index
         end = len(text)
         depth = len(stack)
-        simple: bool | None = (
-            None  # whether the text has no back-slash and no line feed to stop at; None until a string is found
-        )
         state = OPEN
         while at < end:
             if self.in_string:
                 if self.escaped:
                     at = self._skip_escaped(text, at)
-                if simple is None:
-                    simple = "\\" not in text and not (self._lines and "\n" in text)
-                if simple:  # Fast path: half the cost of `inside`
-                    at = text.find('"', at)
-                    if at < 0:
-                        at = end
-                else:
-                    at = self._patterns.inside(text, at).end()
+                at = self._patterns.inside(text, at).end()
                 if at == end:
                     break
                 char = text[at]
