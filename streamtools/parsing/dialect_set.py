@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
 from streamtools.parsing.bodies import rest_of_call
@@ -58,7 +58,6 @@ class DialectSet:
         """
         names = tuple(name for name, _ in signatures)
         self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * ANY_CALL)]
-        self._reasoning_ends: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         self._in_code = in_code
         ids = {dialect.id for dialect in dialects}
@@ -85,7 +84,9 @@ class DialectSet:
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
-        self.tags = ReasoningTags(run, reasoning_tags)
+        self.tags = tags = ReasoningTags(run, reasoning_tags)
+        self.reasoning_end: Callable[[Tag], ReasoningEnd] = cache(lambda tag: tags.find_end(tag.ends, tag.before))
+        """Returns the `ReasoningEnd` that finds the end of the reasoning after an opening tag."""
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
         anywhere = starts_of(entry.marker for entry in inline)
@@ -113,12 +114,6 @@ class DialectSet:
             self._entries.append(MarkerEntry(marker.after_space("\n" * count), (owner, dialect, count), in_code))
         for space in spaces:
             self._entries.append(MarkerEntry(marker.after_space(space, where="start"), (owner, dialect, 1), in_code))
-
-    def reasoning_end(self, tag: Tag) -> ReasoningEnd:
-        """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
-        if tag not in self._reasoning_ends:
-            self._reasoning_ends[tag] = self.tags.find_end(tag.ends, tag.before)
-        return self._reasoning_ends[tag]
 
     def markers(self, kind: int) -> Markers[Meaning]:
         """Return the markers that are recognized at positions of a `kind`, which is a sum of the bits above."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from streamtools.parsing.bodies import CallEnd
@@ -88,22 +88,19 @@ class NestedText:
         self._close_value = Pattern(SPACES, *levels[value].close)
         self._opening = "".join(part for part in levels[value].opening if isinstance(part, str))
         self._others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
-        self._closings: dict[tuple[int, bool], Closing] = {}
+        self._closing = cache(self._find_closing)
 
-    def _closing(self, outermost: int, line_feed: bool) -> Closing:
+    def _find_closing(self, outermost: int, line_feed: bool) -> Closing:
         """Return the tags that a value may contain.
 
         The first one is the closing tag that ends most values. It must be followed by the closing tags of the outer
         levels, up to the level `outermost`, or by the beginning of the next value. With `missing=0`, any text may
         follow it.
         """
-        if (found := self._closings.get((outermost, line_feed))) is None:
-            close, begin = self._tags[self._value], self._ahead[self._count + self._value].parts
-            run = tuple(part for tag in reversed(self._tags[outermost : self._value]) for part in (SPACES, *tag))
-            first = [Marker(close, ahead=ahead) for ahead in ((run, begin) if self._missing else ((),))]
-            found = Closing(*self._tags, *self._others, first=first, line_feed=line_feed)
-            self._closings[outermost, line_feed] = found
-        return found
+        close, begin = self._tags[self._value], self._ahead[self._count + self._value].parts
+        run = tuple(part for tag in reversed(self._tags[outermost : self._value]) for part in (SPACES, *tag))
+        first = [Marker(close, ahead=ahead) for ahead in ((run, begin) if self._missing else ((),))]
+        return Closing(*self._tags, *self._others, first=first, line_feed=line_feed)
 
     @property
     def strays(self) -> tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...]:

@@ -25,7 +25,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, end_call, end_without_arguments, read_json_call
+from streamtools.parsing.bodies import CallEnd, cut_in_tag, end_call, end_without_arguments, read_json_call
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
@@ -153,7 +153,7 @@ class Elements:
             found = yield from span.choose(self._open, self._close)
             name = self._tag_name(span.read_since(place))
             if found < 0:
-                return CallEnd.CUT if span.at_end_in(*self._tags) else CallEnd.BROKEN
+                return cut_in_tag(span, *self._tags)
             another_call = found == 0 and len(stack) == 1 and name == root and root not in schema.properties
             if another_call or (found == 1 and name != container.name):
                 span.go_back(place)
@@ -170,7 +170,7 @@ class Elements:
                 return end_in_attributes(span)
             inner = self._begin_element(span, container, name)
             if inner is None:
-                return CallEnd.CUT if span.at_end_in(*self._tags) else CallEnd.BROKEN
+                return cut_in_tag(span, *self._tags)
             if end == "/>":
                 self._write_empty(span, inner, "")
                 continue
