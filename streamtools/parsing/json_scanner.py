@@ -41,6 +41,8 @@ LONGEST_WORD = 16  # how many characters of a number or literal are stored; the 
 NUMERIC = "-+.0123456789eE"
 rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
 numeric = re.compile(r"[-+.0-9eE]*").fullmatch
+json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
+"""Matches a number. Group 1 is the fraction, and group 2 the exponent. A number without them is an integer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,18 @@ incomplete escapes, and buffers numbers and literals until they are complete.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, rest_of_word, whole_escapes
+from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, json_number, rest_of_word, whole_escapes
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
 _MAX_WORD = 4096  # a longer number is checked against `limits.digits` before it is complete
 _LITERALS = {"true": True, "false": False, "null": None}
-# Group 1 is the fraction, and group 2 the exponent. A number without them is an integer.
-_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""
 
@@ -219,7 +216,7 @@ class ValueReader:
         if word in _LITERALS:
             value = _LITERALS[word]
         else:
-            number = _number(word)
+            number = json_number(word)
             if number is None:
                 raise _invalid()
             value = int(word) if number.lastindex is None else float(word)

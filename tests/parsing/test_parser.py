@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_dialects_are_ids_objects_auto_or_the_default() -> None:
 
 def test_a_dialect_decides_about_code_unless_an_option_does() -> None:
     text = f"`{F}`"
-    bold = [hash_marker(in_code="call")]
+    bold = [replace(hash_marker(), in_code="call")]
 
     assert ["`", f, "`"] == brief(parse(text, dialects=bold).events)
     assert [text] == brief(parse(text, dialects=bold, in_code="text").events)

@@ -19,7 +19,7 @@ from typing import Final
 from streamtools.errors import Code
 from streamtools.parsing.bodies.literals import Literals, number, quoted
 from streamtools.parsing.declared import Schema, Types
-from streamtools.parsing.json_scanner import DEEP, ENDED, OPEN
+from streamtools.parsing.json_scanner import DEEP, ENDED, OPEN, json_number
 from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 
@@ -37,8 +37,6 @@ _BUFFER_LIMIT = 512  # characters: longer than any number with white space aroun
 _SPACE = " \t\r\n"
 # Matches a number, such as -1.5e3 or 0xff, or the beginning of a number.
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
-# Group 1 is the fraction, and group 2 the exponent.
-_json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 
 _first_in_container = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
 """Matches the brackets at the beginning of a container. Group 1 is the first character inside it."""
@@ -221,5 +219,5 @@ def read_scalar(word: str, types: Types) -> str | None:
         return literal
     if "string" not in types:
         return number(word, zeros=True)
-    found = _json_number(word)
+    found = json_number(word)
     return word if found is not None and ("number" in types or not found.lastindex) else None

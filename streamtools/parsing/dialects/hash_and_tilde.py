@@ -69,16 +69,11 @@ _JSON = json_calls()
 _NOT_BEFORE_HASH = r"(?:[^\W_]|#)"  # "a###:" and "####:" are no markers
 
 
-def hash_marker(
-    *,
-    marker_at: Literal["anywhere", "line_start"] = "anywhere",
-    in_code: Literal["text", "call"] = "text",
-    nonce: str | None = None,
-) -> Dialect:
+def hash_marker(*, marker_at: Literal["anywhere", "line_start"] = "anywhere", nonce: str | None = None) -> Dialect:
     """Return the `###:{…}` dialect.
 
-    With `marker_at="line_start"`, the marker must be at the start of a line. `in_code` is `Dialect.in_code`. `nonce`
-    is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
+    With `marker_at="line_start"`, the marker must be at the start of a line. `nonce` is the result of `new_nonce`, or
+    None. Raises ValueError for an invalid nonce.
     """
     nonce = _check_nonce(nonce)
     mark, nonce_parts, nonce_text = f"###{nonce}", (_GAP, nonce) if nonce else (), f"{nonce} " if nonce else ""
@@ -94,7 +89,6 @@ def hash_marker(
         ),
         write_call=lambda name, arguments: f"{mark}:{compact({'toolName': name, 'parameters': arguments})}",
         write_result=lambda name, text: f"###result {nonce_text}{name}: {compact(as_object(text, 'result'))}",
-        in_code=in_code,
         near=_faulty_hashes(nonce),
         reserved=(f"{mark}:", "###result"),
         has_nonce=bool(nonce),
@@ -134,11 +128,10 @@ _CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
 _ENDS_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
 
 
-def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None = None) -> Dialect:
+def tilde_fence(*, nonce: str | None = None) -> Dialect:
     """Return the `~~~tool_call` dialect.
 
-    `in_code` is `Dialect.in_code`. `nonce` is the result of `new_nonce`, or None. Raises ValueError for an invalid
-    nonce.
+    `nonce` is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
     """
     nonce = _check_nonce(nonce)
     nonce_parts = (_GAP, nonce) if nonce else ()
@@ -157,7 +150,6 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
         ),
         write_call=lambda name, arguments: f"{_CALL}{nonce_text}\n{write_json(name, arguments)}\n~~~",
         write_result=lambda name, text: f"{_RESULT}{nonce_text} {name}\n{text}\n~~~",
-        in_code=in_code,
         near=_faulty_fences(nonce),
         reserved=("~~~",),
         has_nonce=bool(nonce),
