@@ -7,7 +7,7 @@ parser decodes it when a call is complete.
 
 | module | bodies |
 | --- | --- |
-| `json_bodies` | JSON calls: one, an array, or several in a row |
+| `json_bodies` | JSON calls: one, an array, several in a row, or with the names as keys |
 | `named_json` | a name, and then the JSON of the arguments |
 | `parameter_tags` | `<function=NAME><parameter=KEY>…`, `<tool: NAME>…`, and `NAME<arg_key>KEY</arg_key><arg_value>…` |
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |

@@ -94,6 +94,7 @@ class Invocations:
         read, tags = partial(self._read_call, outermost=0), (self._open, self._unwrap, Pattern(*self.wrapper))
         broken = self._end_of_broken
         self.wrapped = WrappedCalls(read, tags, self._close_text, broken, broken, self._inner_tags)
+        """Reads calls after the opening tag of their wrapper."""
 
     def bare(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after the beginning of its opening tag."""

@@ -190,6 +190,7 @@ class Enclosed:
         self._wrapped = WrappedCalls(self._read_call, tags, end, self._closing, junk, self._tags, stray=False)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
+        """Read a call after its opening tag, and the other calls in its wrapper."""
         end = yield from self._read_call(span)
         if (yield from end_call(span, end, self._close_text, self._closing, last=self._alone)):
             yield from self._wrapped(span)

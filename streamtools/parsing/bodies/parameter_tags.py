@@ -66,7 +66,7 @@ class FunctionTags:
 
     def __init__(self, wrapper: str = "tool_call", *, verbatim: bool = False) -> None:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
-        self.opening, self._close = (open_, SPACES, Maybe((open_, SPACES))), close
+        self.opening = (open_, SPACES, Maybe((open_, SPACES)))
         tags = _BEGIN_FUNCTION, Pattern(close), Pattern(open_)
         self.text = NestedText(
             Level((open_,), (close,)),
@@ -81,6 +81,7 @@ class FunctionTags:
         self._after_alone = _BEGIN_FUNCTION, Pattern(open_)
         read = partial(self._read_function, outermost=0, tags_after=tags)
         self.wrapped = WrappedCalls(read, tags, _END_FUNCTION, broken, junk, _TAGS_IN_CALL)
+        """Reads functions after the opening tag of their wrapper."""
 
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function without a wrapper, after its marker."""
@@ -260,6 +261,7 @@ class ArgumentPairs:
         read = partial(self._read_call, outermost=outermost)
         wrapper_tags = Pattern(*self.opening), Pattern(*self.unwrap), Pattern(*self.wrapper)
         self.wrapped = WrappedCalls(read, wrapper_tags, self._close, broken, broken, self._all_tags)
+        """Reads calls after the opening tag of their wrapper."""
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after its opening tag."""
