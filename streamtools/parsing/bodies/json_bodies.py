@@ -119,6 +119,7 @@ def calls_under_names(opening: str, close: str) -> Body:
     tags, closing = (Pattern(close), Pattern(opening)), Closing(close, before=(opening,))
 
     def read_member(span: Span) -> Generator[None, None, CallEnd | None]:
+        """Read a call after the first quote of its name. Returns the `CallEnd` of a failed call, else None."""
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_COLON)):
             return CallEnd.CUT if span.at_end_in(_COLON) else CallEnd.BROKEN_JSON
@@ -137,7 +138,7 @@ def calls_under_names(opening: str, close: str) -> Body:
             end = yield from read_member(span)
             place = span.place
             found = -1 if end is not None else (yield from span.choose(*_NEXT_NAMES, _END_OF_ARRAY))
-        if end is None:
+        if end is None:  # the array has ended, the stream has ended, or other text follows
             yield from span.peek()
             if found >= 0 and (yield from read_close(span, close, *tags)):
                 return
