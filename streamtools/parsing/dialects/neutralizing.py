@@ -21,12 +21,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from streamtools.json_values import compact, with_texts
-
-if TYPE_CHECKING:
-    from streamtools.parsing.dialects.base import Dialect
 
 JOINER = "\u2060"
 
@@ -57,6 +54,16 @@ _ESCAPE_LEVELS = 5  # how often escapes are decoded: JSON in JSON in JSON has th
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 
 
+class Reserving(Protocol):
+    """The fields of a `Dialect` that this module reads."""
+
+    @property
+    def reserved(self) -> tuple[str, ...]: ...
+
+    @property
+    def reserved_patterns(self) -> tuple[tuple[str, str], ...]: ...
+
+
 class Structure(NamedTuple):
     """The patterns of one set of dialects."""
 
@@ -66,12 +73,12 @@ class Structure(NamedTuple):
     """Also matches any escape. A text without a match is not changed, and most texts have none: a fast path."""
 
 
-def neutralize(text: str, dialects: Collection[Dialect]) -> str:
+def neutralize(text: str, dialects: Collection[Reserving]) -> str:
     """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
     return _join_at(text, joiner_positions(text, dialects))
 
 
-def neutralize_in_order(texts: Sequence[str], dialects: Collection[Dialect]) -> list[str]:
+def neutralize_in_order(texts: Sequence[str], dialects: Collection[Reserving]) -> list[str]:
     """Return the neutralized texts, which a chat template may join, directly or with a line feed.
 
     So this function also finds a reserved text that begins in one of the texts and continues in the following ones.
@@ -88,12 +95,12 @@ def neutralize_in_order(texts: Sequence[str], dialects: Collection[Dialect]) -> 
     return [_join_at(text, sorted(positions)) for text, positions in zip(texts, found, strict=True)]
 
 
-def neutralize_all(value: Any, dialects: Collection[Dialect]) -> Any:
+def neutralize_all(value: Any, dialects: Collection[Reserving]) -> Any:
     """Return a JSON value with all its strings and keys neutralized."""
     return with_texts(value, lambda text: neutralize(text, dialects))
 
 
-def restore(value: Any, dialects: Collection[Dialect]) -> Any:
+def restore(value: Any, dialects: Collection[Reserving]) -> Any:
     """Undo `neutralize` in a string, or `neutralize_all` in a JSON value.
 
     If two keys of an object would become equal, its keys keep their joiners.
@@ -102,7 +109,7 @@ def restore(value: Any, dialects: Collection[Dialect]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def structure_of(dialects: tuple[Dialect, ...]) -> Structure:
+def structure_of(dialects: tuple[Reserving, ...]) -> Structure:
     """Return the patterns that find the texts which `dialects` and chat templates reserve."""
     words = frozenset(word for dialect in dialects for word in dialect.reserved)
     return _compile(words, tuple(pair for dialect in dialects for pair in dialect.reserved_patterns))
@@ -133,7 +140,7 @@ def _join_at(text: str, positions: Sequence[int]) -> str:
     return JOINER.join(text[start:end] for start, end in zip((0, *positions), (*positions, None), strict=True))
 
 
-def joiner_positions(text: str, dialects: Collection[Dialect]) -> list[int]:
+def joiner_positions(text: str, dialects: Collection[Reserving]) -> list[int]:
     """Return the ends of the first characters of all reserved texts, also of those that are written with escapes."""
     if len(text) <= _BLOCK and not structure_of(tuple(dialects)).first_or_escape.search(text):
         return []
@@ -157,7 +164,7 @@ def _before_decoding(positions: Collection[int], text: str) -> Iterator[int]:
         yield position + ends[index] - decoded_ends[index]
 
 
-def _first_characters(text: str, dialects: Collection[Dialect]) -> Iterator[int]:
+def _first_characters(text: str, dialects: Collection[Reserving]) -> Iterator[int]:
     """Yield the end of each match. Other threads can run between two blocks of a long text."""
     first = structure_of(tuple(dialects)).first
     for begin in range(0, len(text), _BLOCK):
@@ -172,7 +179,7 @@ def _decode_escape(match: re.Match[str]) -> str:
     return html.unescape(match[0]) if match[0][0] == "&" else _CONTROL.get(match[0][1], match[0][1])
 
 
-def _restore(value: Any, dialects: Collection[Dialect]) -> Any:
+def _restore(value: Any, dialects: Collection[Reserving]) -> Any:
     if isinstance(value, str):
         return _remove_joiners(value, dialects) if JOINER in value else value
     if isinstance(value, dict):
@@ -182,7 +189,7 @@ def _restore(value: Any, dialects: Collection[Dialect]) -> Any:
     return [_restore(item, dialects) for item in value] if isinstance(value, list) else value
 
 
-def _remove_joiners(text: str, dialects: Collection[Dialect]) -> str:
+def _remove_joiners(text: str, dialects: Collection[Reserving]) -> str:
     first, *rest = text.split(JOINER)
     positions = set(joiner_positions(first + "".join(rest), dialects))
     pieces, position = [first], len(first)
