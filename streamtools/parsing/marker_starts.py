@@ -9,9 +9,9 @@ the next line begins like ordinary text. If the text ends too early to decide, t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from itertools import dropwhile, takewhile
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streamtools.parsing.markers import Marker, Part, Search, partial_pattern
 from streamtools.parsing.reader import matcher
@@ -78,14 +78,30 @@ class MarkerStarts:
         """Matches the indentation, list markers and first character of a line that is ordinary text."""
         self.text_search = self._search(self._starts_inline, "`\\", _BLANK_LINES + self._line())
         """Finds the first position that may not be ordinary text, outside of code and quotes."""
-        self.match_in_code = _match(self._starts_in_code)
+        self.match_in_code = self._on_first_use("match_in_code", lambda: _match(self._starts_in_code))
         """Matches if a marker may begin in code."""
-        self.fence_line_begin = re.compile(self._fence_line()).match
+        self.fence_line_begin = self._on_first_use("fence_line_begin", lambda: re.compile(self._fence_line()).match)
         """Matches the indentation and first character of an ordinary line in a code fence."""
-        self.span_search = self._search(self._starts_in_code, "`", "(?!)")
+        self.span_search = self._on_first_use("span_search", lambda: self._search(self._starts_in_code, "`", "(?!)"))
         """Does the same as `text_search` in a code span. The next two searches do so in a code fence and in a quote."""
-        self.fence_search = self._search(self._starts_in_code, "", _BLANK_LINES + self._fence_line())
-        self.quote_search = self._make_quote_search()
+        self.fence_search = self._on_first_use(
+            "fence_search", lambda: self._search(self._starts_in_code, "", _BLANK_LINES + self._fence_line())
+        )
+        self.quote_search = self._on_first_use("quote_search", self._make_quote_search)
+
+    def _on_first_use(self, name: str, make: Callable[[], Search]) -> Search:
+        """Return a search that compiles its pattern on the first call, and then replaces itself.
+
+        A cached property would be slower, because CPython 3.11 does not optimize reading it.
+        """
+
+        def compile_first(*where: Any) -> re.Match[str] | None:
+            if getattr(self, name) is compile_first:
+                setattr(self, name, make())
+            made: Search = getattr(self, name)
+            return made(*where)
+
+        return compile_first
 
     def _make_quote_search(self) -> Search:
         ordinary = rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})"
