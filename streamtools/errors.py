@@ -7,13 +7,13 @@ or an incomplete recording also raises one. So does a failed tool that the calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, wraps
 from types import CoroutineType, FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 
 class Code(StrEnum):
@@ -251,32 +251,78 @@ def described(value: object) -> str:
     return type(value).__name__
 
 
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+
+def checked(function: _Callable) -> _Callable:
+    """Return `function` with messages like those of `Checked`. The arguments are checked only after a TypeError.
+
+    Returns a function without keyword-only parameters, or one that accepts any name, unchanged.
+    """
+    accepts_any = function.__code__.co_flags & _ACCEPTS_ANY_NAME
+    if accepts_any or not function.__code__.co_kwonlyargcount:
+        return function
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except TypeError:
+            _check_arguments(function.__qualname__, function, given, named)
+            raise
+
+    return call  # type: ignore[return-value]  # it has the same parameters
+
+
+def check_calls(names: dict[str, Any]) -> None:
+    """Replace the public functions among the `names` of a module by `checked` functions."""
+    for name in names["__all__"]:
+        if isinstance(names.get(name), FunctionType):
+            names[name] = checked(names[name])
+
+
 class Checked:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
-    It also raises TypeError for a value that must be passed with the name of its parameter.
+    It also raises TypeError for a value that must be passed with the name of its parameter. So do the public methods
+    that have keyword-only parameters.
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        unnamed, known, accepts_any = _parameters_of(cls.__init__)
-        if not accepts_any:
-            check_names(f"{cls.__name__}()", named, known)
-        if unnamed is not None and len(given) > len(unnamed):
-            names = ", ".join(f"{name}=..." for name in known if name not in unnamed)
-            accepts = f"at most {len(unnamed)} values" if unnamed else "no value"
-            raise TypeError(f"{cls.__name__}() takes {accepts} without a name; write {names}")
+        _check_arguments(cls.__name__, cls.__init__, (cls, *given), named)
         return super().__new__(cls)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, value in [*vars(cls).items()]:
+            if isinstance(value, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, checked(value))
+
+
+_ACCEPTS_ANY_NAME = 8  # `inspect.CO_VARKEYWORDS`: the function has a parameter such as `**options`
+
+
+def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[Any], named: Iterable[str]) -> None:
+    """Raise TypeError for an unknown parameter of `function`, and for a value without the name that it requires."""
+    unnamed, known, accepts_any = _parameters_of(function)
+    own = ("self",) if known[:1] == ["self"] else ()
+    if not accepts_any:
+        check_names(f"{name}()", named, known[len(own) :])
+    if unnamed is not None and len(given) > len(unnamed):
+        names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
+        accepts = f"at most {len(unnamed) - len(own)} values" if unnamed[len(own) :] else "no value"
+        raise TypeError(f"{name}() takes {accepts} without a name; write {names}")
 
 
 @cache  # reading a signature takes as long as parsing a small call
-def _parameters_of(constructor: Callable[..., object]) -> tuple[Collection[str] | None, Collection[str], bool]:
-    """Return the names of positional parameters and of all, and whether the constructor accepts all names.
+def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, list[str], bool]:
+    """Return the names of positional parameters and of all, and whether the function accepts all names.
 
     The first value is None if it accepts any number of positional values.
     """
     from inspect import Parameter, signature  # imported here because few modules need it
 
-    _, *parameters = signature(constructor).parameters.values()
+    parameters = signature(function).parameters.values()
     kinds = {parameter.kind for parameter in parameters}
     unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     named = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]

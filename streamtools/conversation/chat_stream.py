@@ -169,7 +169,7 @@ class Chat(ToolStream):
         if logged.open is not None and not logged.open.is_answered:
             self._steps_left += 1
             written = self._run.collector.step_text
-            self._answer_start = len(self.result.text) - len(written)
+            self._answer_start = len(self._run.collector.read().text) - len(written)
             events, shown = machine.switch_model(written, "the crashed process")
             self._run.open_with(events)
         elif not logged.awaits_answer:
@@ -187,7 +187,7 @@ class Chat(ToolStream):
                 case StepSuperseded():
                     ended -= 1
                 case FollowUp(messages):
-                    new = steps_to_history(self.result.steps[self._sent : ended])
+                    new = steps_to_history(self._run.collector.read().steps[self._sent : ended])
                     written = write_continuation((), new, "openai", dialects=self._writer.dialects)
                     self._messages += new if messages == written else _read_reviewed(messages, written, new)
                     self._sent = ended
@@ -214,8 +214,9 @@ class Chat(ToolStream):
         Calls that have not run have no result while the run is active, after it has finished, and while it waits for a
         decision (`suspension`). After any other end, each of these calls gets a result: that the call did not run.
         """
-        history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
-        continues = self.suspension is not None or self.result.reason in (None, *COMPLETE)
+        result = self._run.collector.read()
+        history = [*self._messages, *steps_to_history(result.steps[self._sent :])]
+        continues = result.reason in (None, *COMPLETE) or self.suspension is not None
         return pair_results(history, None if continues else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[Any]:

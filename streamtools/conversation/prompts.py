@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from streamtools.errors import checked
 from streamtools.history import Message, System, read_messages
 from streamtools.history.content import string_at
 from streamtools.json_values import compact as compact_json
@@ -51,6 +52,7 @@ class Example:
     answer: str
 
 
+@checked
 def augment_system_prompt(
     base: str | None,
     tools: ToolsLike,

@@ -18,6 +18,7 @@ from itertools import takewhile
 import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import checked
 from streamtools.history.content import text_in
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, User
 from streamtools.history.untrusted import neutralize_history, neutralize_words
@@ -27,6 +28,7 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 
 
+@checked
 def calls_as_text(
     history: Iterable[Message], dialect: Dialect | None = None, *, reserved: Sequence[Dialect] = ()
 ) -> list[Message]:

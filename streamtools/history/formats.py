@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.errors import check_word
+from streamtools.errors import check_word, checked
 from streamtools.history import ag_ui_messages as ag_ui
 from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
@@ -47,6 +47,7 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
 }
 
 
+@checked
 def read_messages(
     messages: Iterable[Mapping[str, Any] | Message], *, system: bool = False, client: bool | None = None
 ) -> list[Message]:
@@ -172,6 +173,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
         reader.add_turn(turn.finish())
 
 
+@checked
 def write_messages(
     history: Sequence[Message],
     format: Format | str,

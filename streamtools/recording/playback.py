@@ -18,7 +18,7 @@ from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 
 import anyio.lowlevel
 
-from streamtools.errors import RecordingError, check_number
+from streamtools.errors import Checked, RecordingError, check_number
 from streamtools.recording.files import OpenExchange
 from streamtools.recording.format import Chunk, Recording, StreamEnd
 
@@ -120,7 +120,7 @@ class PlaybackOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Playback:
+class Playback(Checked):
     """Options for playing a recording.
 
     Raises ValueError for an invalid value, and for more than one of `cut_after`, `reset_after` and `stall_after`.

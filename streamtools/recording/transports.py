@@ -32,7 +32,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 
-from streamtools.errors import RecordingError, UnrecordedRequest
+from streamtools.errors import Checked, RecordingError, UnrecordedRequest
 from streamtools.recording.files import (
     DETECT,
     OpenExchange,
@@ -342,7 +342,7 @@ _Result = TypeVar("_Result")
 _AnyBase: Any = object  # `Any`, so that type checkers accept a subclass for clients of httpx and of httpx2
 
 
-class ClientTransport(_AnyBase):  # type: ignore[misc] # see above
+class ClientTransport(Checked, _AnyBase):  # type: ignore[misc] # see above
     """A base class of transports for asynchronous and blocking clients of httpx and httpx2.
 
     Subclasses implement `_handle`. `inner` sends requests. If it is None, `_send` uses the default transport of the

@@ -7,6 +7,7 @@ pending.
 
 from __future__ import annotations
 
+from streamtools.errors import check_calls
 from streamtools.rules.matcher import shown
 from streamtools.rules.ready_made import citations, credit_card, email, iban, keys, phone, urls
 from streamtools.rules.rule import Action, Rule, fail, mark, remove, replace, stop
@@ -15,3 +16,5 @@ __all__ = [
     "Action", "Rule", "citations", "credit_card", "email", "fail", "iban", "keys", "mark", "phone", "remove", "replace",
     "shown", "stop", "urls",
 ]  # fmt: skip
+
+check_calls(globals())

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from streamtools.errors import check_word
 from streamtools.rules.key_formats import FORMATS, LONGEST
 from streamtools.rules.rule import Action, Rule
 
@@ -175,8 +176,7 @@ def citations(action: Action = "mark", *, by: Replacement = "", forms: Iterable[
     """
     chosen = tuple(forms)
     for form in chosen:
-        if form not in _CITATIONS:
-            raise ValueError(f"unknown form of citation {form!r}; use {', '.join(_CITATIONS)}")
+        check_word("a form of citations", form, _CITATIONS)
 
     def fields(match: str) -> Mapping[str, Any]:
         form = next((form for form in chosen if re.fullmatch(_CITATIONS[form], match)), None)

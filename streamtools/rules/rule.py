@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
+from streamtools.errors import check_word
+
 
 class Character(NamedTuple):
     """Matches one character. `source` is a regular expression for the class of the character."""
@@ -267,8 +269,7 @@ class Rule:
     tree: Tree = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.action not in get_args(Action):
-            raise ValueError(f"action must be one of {', '.join(map(repr, get_args(Action)))}, got {self.action!r}")
+        check_word("action", self.action, get_args(Action))
         trees = [literal(pattern) if isinstance(pattern, str) else read(pattern) for pattern in self.what]
         if not trees:
             raise ValueError(f"the rule {self.name!r} has no pattern")

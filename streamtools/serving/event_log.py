@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import anyio
 
-from streamtools.errors import Code, RunNotFound, check_kind, check_number
+from streamtools.errors import Checked, Code, RunNotFound, check_kind, check_number
 from streamtools.events import BATCH_BYTES, Done, UIEvent, Warning, batch_length, weigh
 
 _MAX_BATCH = 64  # maximum number of events that a reader takes in one call
@@ -74,7 +74,7 @@ class EventLog(ReadableLog, Protocol):
         ...
 
 
-class MemoryEventLog:
+class MemoryEventLog(Checked):
     """An event log in the memory of this process, which only one event loop may use.
 
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Self, cast
+from typing import TYPE_CHECKING, Never, Self, cast
 
 import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
 from streamtools import observing
+from streamtools.errors import AsyncOnly
 from streamtools.events import (
     ApprovalRequested,
     Call,
@@ -222,7 +223,7 @@ def _next_after(earlier: Sequence[UIEvent], written_before: Sequence[UIEvent]) -
     return following
 
 
-class Attachment:
+class Attachment(AsyncOnly):
     """An asynchronous iterator over the events of a run, up to `done`. As a context manager, it detaches at the end.
 
     A reader does not affect the run: it may stop reading, raise an exception, read slowly or be garbage-collected. If a
@@ -251,7 +252,14 @@ class Attachment:
         await self.detach()
 
     def __aiter__(self) -> Self:
+        if self._detached and self._reads:
+            log.warning("events_already_read", advice="keep the events in a list, or attach again, to loop again")
         return self
+
+    if not TYPE_CHECKING:  # a type checker reports an `await`, unless it sees the method
+
+        def __await__(self) -> Never:
+            raise TypeError("write `async with run.attach() as events:`, without `await`")
 
     async def __anext__(self) -> UIEvent:
         self._reads += 1

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.errors import (
+    Checked,
     Code,
     DecisionRefused,
     Draining,
@@ -60,7 +61,7 @@ Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable
 _OWNER_LOST = "the process of the run has ended, and another process continues the run"
 
 
-class RedisStore:
+class RedisStore(Checked):
     """Shares runs between processes: pass `RedisStore("redis://localhost")` to `Runs` in each process.
 
     `servers` is a URL, a client of redis-py or a `RedisClient`, or a list of URLs. A server is Redis 6.2 or later, or

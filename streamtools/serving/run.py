@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import Code, DecisionRefused, OwnerUnreachable
+from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
@@ -39,6 +39,7 @@ from streamtools.tools.approvals import (
     Question,
     Suspension,
     check_same,
+    not_waiting,
     read_decision,
 )
 from streamtools.tools.cancellation import is_failure
@@ -53,7 +54,7 @@ _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read th
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
-class Run:
+class Run(AsyncOnly, Checked):
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
     With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
@@ -118,6 +119,13 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {'ended' if self.ended else 'running'}>"
+
+    if not TYPE_CHECKING:  # a type checker reports these uses, unless it sees the methods
+
+        def __aiter__(self) -> Never:
+            raise TypeError("write `async with run.attach() as events:`, and read `events`")
+
+        __iter__ = __aiter__
 
     @property
     def ended(self) -> bool:
@@ -211,7 +219,7 @@ class Run:
         elif call_id in self.decisions:
             check_same(call_id, self.decisions[call_id], decision)
         else:
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
+            raise not_waiting(call_id, self.undecided)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:
         """Approve a call. With `digest`, raises DecisionRefused if the call is not the one that was shown."""

@@ -20,22 +20,13 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from streamtools.errors import (
-    AsyncOnly,
-    Checked,
-    ClosedError,
-    DecisionRefused,
-    Draining,
-    RunNotFound,
-    TooManyRuns,
-    check_number,
-)
+from streamtools.errors import AsyncOnly, Checked, ClosedError, Draining, RunNotFound, TooManyRuns, check_number
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.reading import Startable, check_startable, close
-from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, read_decision
+from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, not_waiting, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
@@ -365,7 +356,7 @@ class Runs(Checked, AsyncOnly):
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
         if question is None:
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
+            raise not_waiting(call_id, run.undecided)
         question.check(given)
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)

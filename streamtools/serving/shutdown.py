@@ -19,6 +19,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from streamtools.errors import Checked
+
 RETRY_AFTER = 5
 """Seconds after which a refused client should try again. By then, the next server process should be running."""
 
@@ -70,7 +72,7 @@ class Shutdown:
             await self._ended.wait()
 
 
-class shutdown_signal:  # noqa: N801  # used like a function
+class shutdown_signal(Checked):  # noqa: N801  # used like a function
     """An asynchronous context manager for an application's lifespan. It returns a `Shutdown` that begins at a signal.
 
     The first of `signals` that arrives begins the shutdown, and the second ends the drain. `drain` is the number of

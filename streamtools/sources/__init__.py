@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 
+from streamtools.errors import check_calls
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
@@ -139,3 +140,6 @@ def adapter(name: str, limits: Limits = DEFAULT_LIMITS) -> FrameAdapter:
     except KeyError:
         raise LookupError(f"no adapter is named {name!r}; there are {', '.join(ADAPTERS)}") from None
     return make(limits)
+
+
+check_calls(globals())

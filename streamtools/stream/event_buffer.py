@@ -34,6 +34,8 @@ class EventBuffer:
     def __init__(self) -> None:
         self.is_closed = False
         """True after `close`: no more events are added."""
+        self.is_exhausted = False
+        """True after a reader has reached the end."""
         self._events: deque[UIEvent] = deque()
         self._bytes = 0
         self._readable: anyio.Semaphore | None = None  # each release wakes one reader; None before `open`
@@ -56,6 +58,7 @@ class EventBuffer:
         """
         while not self._events:
             if self.is_closed:
+                self.is_exhausted = True
                 self.raise_error()
                 raise StopAsyncIteration
             if self._readable is None:

@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
-from streamtools.errors import check_function, check_number, check_word
+from streamtools.errors import Checked, check_function, check_number, check_word
 from streamtools.events import (
     Error,
     Matched,
@@ -60,7 +60,7 @@ _BETWEEN_TEXT = (Matched, Partial, Warning)
 
 
 @dataclass(frozen=True)
-class TextJudge:
+class TextJudge(Checked):
     """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
     `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters

@@ -38,6 +38,7 @@ from streamtools.errors import (
 )
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
+from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
@@ -63,6 +64,7 @@ from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import (
     Approvals,
     Decidable,
+    Decided,
     DecidedRun,
     Decision,
     Question,
@@ -82,10 +84,13 @@ if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.argument_rules import ArgumentRules
     from streamtools.stream.text_judge import JudgeStage
 
+log = Logger(__name__)
+
 LEFT_ELSEWHERE = (
     "a stream must be left in the task that entered it, and this is another task; if an asynchronous "
     "generator enters the stream, close the generator in the task that reads it (`async with aclosing(generator)`)"
 )
+_HOW_TO_READ = "in an async function, write `await stream`, or `async with stream as events:`"
 _BATCH_TYPES = (list, tuple)
 _Item = TypeVar("_Item")
 _ListPath: TypeAlias = Sequence[str | int] | None
@@ -217,8 +222,11 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     @property
     def result(self) -> TurnResult:
-        """The current result of the run. It is complete after the `async with`."""
-        return self._run.collector.read()
+        """The current result of the run. It is complete after the `async with`.
+
+        `result`, `output` and `suspension` raise `ClosedError` before the stream is entered.
+        """
+        return self._collector.read()
 
     @property
     def output(self) -> Any:
@@ -226,8 +234,14 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
         When the answer is complete and valid, `result.output` is the validated instance.
         """
-        self._run.collector.collect()
+        self._collector.collect()
         return self._run.collector.draft.value
+
+    @property
+    def _collector(self) -> Collector:
+        if self._tasks is None and not self._buffer.is_closed:
+            raise ClosedError(f"the stream has not been read yet; {_HOW_TO_READ}")
+        return self._run.collector
 
     @overload
     def items(self, kind: type[_Item], *, path: _ListPath = None) -> AsyncIterator[_Item]: ...
@@ -253,6 +267,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         if isinstance(path, str):
             raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
+        has_list = False
         async for event in self:
             if type(event) is not Partial or event.call_id is not None or item_type is None:
                 continue
@@ -262,6 +277,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                     list_path = None  # an empty path: another answer starts
                 if list_path is None and type(event.value) is list:
                     list_path = event.path
+                has_list = has_list or event.path == list_path
             elif list_path is not None and event.path and event.path[:-1] == list_path:
                 item = draft.at(event.path)
                 try:
@@ -271,6 +287,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                         yield InvalidItem(event.path, item, fault.errors)
                 else:
                     yield valid
+        if not has_list and self.result.reason == "finished":
+            log.warning("no_list_in_answer", run_id=self.run_id, advice="write output=list[Item], or path=[...]")
 
     @property
     def trace(self) -> str:
@@ -292,13 +310,14 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         """The calls that wait for a decision now, with `ask="now"`, in the order of their requests."""
         return self._approvals.questions
 
-    def decide(self, call_id: str, decision: Decision | bool) -> None:
-        """Decide about a waiting call. True approves it, and False denies it.
+    def decide(self, call_id: str, decision: Decision | bool) -> Decided:
+        """Decide about a waiting call. True approves it, and False denies it. The decision is immediately in effect.
 
         Raises `DecisionRefused` if the call does not wait for this kind of decision, and ValueError if `decision` has
         another type.
         """
         self._approvals.decide(call_id, decision)
+        return Decided()
 
     # The consumer calls these methods.
 
@@ -307,8 +326,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     async def _read_all(self) -> TurnResult:
         async with self if self._tasks is None else nullcontext():
-            async for _ in self:
-                pass
+            while not self._buffer.is_exhausted:
+                async for _ in self:
+                    pass
         return self.result
 
     if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
@@ -319,7 +339,13 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             text = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
             raise AttributeError(text, name=name, obj=self)
 
+    def __repr__(self) -> str:  # `asyncio.run(chat(...))` quotes it
+        is_unread = self._tasks is None and not self._buffer.is_closed
+        return f"<{type(self).__name__} {self.run_id}{f', not read yet; {_HOW_TO_READ}' if is_unread else ''}>"
+
     def __aiter__(self) -> Self:
+        if self._buffer.is_exhausted:
+            log.warning("events_already_read", run_id=self.run_id, advice="keep the events in a list to loop again")
         return self
 
     def __anext__(self) -> Awaitable[UIEvent]:

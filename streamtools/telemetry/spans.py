@@ -36,7 +36,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Code, checked
 from streamtools.events import Call, Done, Error, Matched, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.history import Assistant, Message, Results, System, TextPart, Thought
 from streamtools.json_values import writable
@@ -548,6 +548,7 @@ def _links(resumed: str) -> list[Link]:
     return [Link(found)] if resumed and found.is_valid else []
 
 
+@checked
 def instrument(
     *,
     tracer_provider: trace.TracerProvider | None = None,

@@ -6,9 +6,12 @@ other tools from this package. It needs the extra `test` (pytest and hypothesis)
 
 from __future__ import annotations
 
+from streamtools.errors import check_calls
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.fixture import RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
 from streamtools.testing.network import NetworkBlocked
 
 __all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
+
+check_calls(globals())

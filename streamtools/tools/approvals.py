@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -142,6 +142,20 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
     raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise: {kind}")
 
 
+def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
+    """Return the error for a decision about a call that is not in `questions`. It names the calls that wait."""
+    waiting = ", ".join(repr(each.call.id[:64]) for each in questions)
+    others = f"; these wait: {waiting}" if waiting else ""
+    return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}")
+
+
+class Decided:
+    """Returned after a decision that is already in effect. It may be awaited, like `Run.decide`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
 @runtime_checkable
 class Decidable(Protocol):
     """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat."""
@@ -150,20 +164,20 @@ class Decidable(Protocol):
     def questions(self) -> list[Question]:
         """The open questions, in the order in which they were asked."""
 
-    def decide(self, call_id: str, decision: Decision) -> None:
+    def decide(self, call_id: str, decision: Decision) -> Decided:
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
 
-    def approve(self, call_id: str, *, digest: str | None = None) -> None:
+    def approve(self, call_id: str, *, digest: str | None = None) -> Decided:
         """Let a waiting call run. `digest`, if set, must be the digest of the call. Raises the errors of `decide`."""
-        self.decide(call_id, Approve(digest))
+        return self.decide(call_id, Approve(digest))
 
-    def deny(self, call_id: str, reason: str = "") -> None:
+    def deny(self, call_id: str, reason: str = "") -> Decided:
         """Refuse a waiting call. The model reads the reason. Raises the errors of `decide`."""
-        self.decide(call_id, Deny(reason))
+        return self.decide(call_id, Deny(reason))
 
-    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> Decided:
         """Deliver the `result` or the `error` of a call that was executed elsewhere. Raises the errors of `decide`."""
-        self.decide(call_id, Answer(result, error))
+        return self.decide(call_id, Answer(result, error))
 
 
 def read_decision(call_id: str, given: Decision | bool) -> Decision:
@@ -268,7 +282,7 @@ def read_resumption(
         questions[each.call.id] = each.within(ledger.keep) if ledger else each
     for call_id, decision in given.items():
         if call_id not in questions:
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
+            raise not_waiting(call_id, questions.values())
         questions[call_id].check(decision)
     return Resumption(suspension, questions, given) if suspension else None
 
@@ -411,9 +425,9 @@ class Approvals:
             check_same(call_id, made, decision)
             return
         if asked is None or (asked.decided.is_set() and asked.decision is None):
+            refused = not_waiting(call_id, self.questions)
             hint = '; pass approvals=ApprovalOptions(ask="now"), or resume the run after it has ended'
-            refused = f"call {call_id[:64]!r} does not wait for a decision"
-            raise DecisionRefused(refused + ("" if self.attended else hint))
+            raise refused if self.attended else DecisionRefused(str(refused) + hint)
         asked.question.check(decision)
         if asked.question.has_expired(self.clock()) or asked.decided.is_set():
             check_same(call_id, asked.decision or Deny(EXPIRED), decision)

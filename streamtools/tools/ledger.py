@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, Code, ToolCallFailed, ToolFailed, ToolTimeout
+from streamtools.errors import CallRefused, Checked, Code, ToolCallFailed, ToolFailed, ToolTimeout
 from streamtools.json_values import writable
 from streamtools.logs import Logger
 from streamtools.tools.results import ToolOutcome, write
@@ -169,7 +169,7 @@ class CallLedger(Protocol):
         """
 
 
-class OwnerViews:
+class OwnerViews(Checked):
     """Implements `CallLedger.of`. A view is a shallow copy of the ledger with the name of its owner."""
 
     _owner = ""

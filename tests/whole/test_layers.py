@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
-    "rules": (),
+    "rules": {"errors"},
     # stages without imports of each other
     "sources": {*VOCABULARY, "logs"},
     "typed": {"logs"},
@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "loading", "machine"},
     "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
-    "outputs.asgi": {"serving"},
+    "outputs.asgi": {"errors", "serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
         *("loading", "logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
