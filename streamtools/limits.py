@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from streamtools.errors import check_number
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored."""
@@ -27,6 +29,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     text: int = 16 * 1024 * 1024
     """Maximum number of characters of one turn that are stored for comparison with the whole text that the provider
     sends at the end."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            check_number(name, getattr(self, name), 0, whole=True)
 
 
 DEFAULT_LIMITS = Limits()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,15 +23,10 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 
     def find(name: str) -> Any:
         if name not in homes:
-            from inspect import currentframe  # imported here because it is rarely needed
-
             is_missing = not name.startswith("_") and find_spec(f"{package}.{name}") is None
             advice = _import_of(name) if is_missing else None
-            frame: Any = currentframe()
-            # An import statement calls this function from `importlib`, and drops the message of an AttributeError.
-            is_import = frame.f_back.f_globals.get("__name__") == "importlib._bootstrap"
-            kind = ImportError if advice and is_import else AttributeError
-            raise kind(f"module {package!r} has no attribute {name!r}" + (f"; write `{advice}`" if advice else ""))
+            missing = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(f"{missing}; write `{advice}`" if advice else missing)
         home = import_module(f".{homes[name]}", package)
         found = names[name] = home if name == homes[name] else getattr(home, name)
         return found
@@ -38,11 +34,26 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     return find, lambda: sorted({*names, *names["__all__"]})
 
 
+class _ImportAdvice:
+    """Python calls `find_spec` for a module that it has not found, also for `from streamtools import NAME`."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raise ModuleNotFoundError if another statement imports the name. Other callers than `import` get None."""
+        package, _, last = name.rpartition(".")
+        is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
+        if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last)):
+            raise ModuleNotFoundError(f"No module named {name!r}; write `{advice}`")
+
+
+sys.meta_path.append(_ImportAdvice)
+
+
 def _import_of(name: str) -> str | None:
     """Return the statement that imports a public name, or None. It reads the sources: importing them all takes long."""
     exports = re.compile(rf'^__all__ = \[[^\]]*"{re.escape(name)}"|^class {re.escape(name)}\b', re.MULTILINE)
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
-    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi"):
+    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi", f"{_ROOT}.conversation.models"):
         spec: Any = find_spec(module)
         if exports.search(spec.loader.get_source(module)):
             return f"from {module} import {name}"

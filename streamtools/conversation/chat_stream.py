@@ -292,6 +292,8 @@ class Chat(ToolStream):
         is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
         complaint = self._find_complaint()
         runs_calls = self._run.steps.executes and self._choice.mode != "none"
+        if machine.pending and not (len(self._registry) or "tools" in self._body):
+            log.warning("calls_without_tools", run_id=self.run_id, advice="to run the model's calls, pass tools=[...]")
         if not self._follows_up or not (is_paused or complaint or runs_calls):
             return None
         steps = self.result.steps[self._sent :]

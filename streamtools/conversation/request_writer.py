@@ -73,10 +73,10 @@ class RequestWriter:
         self._registry = registry
         self._output = output
         self._taught = _taught_dialect(dialects, self.dialects)
-        cannot_teach = self._taught is not None and not self._taught.teachable
+        cannot_teach = self._taught is None or not self._taught.teachable
         if native_tool_calls is False and options.teach == "auto" and cannot_teach and len(registry):
-            assert self._taught is not None
-            log.warning("tools_not_told", dialect=self._taught.id, advice="leave native_tool_calls unset")
+            advice = "leave native_tool_calls unset, or pass another dialect"
+            log.warning("tools_not_told", dialect=self._taught and self._taught.id, advice=advice)
 
     def write(self, ask: Ask, model: Model, *, native: bool | None) -> Ask:
         """Return the request for `model`. `native` says whether the model makes native calls; None if unknown."""

@@ -69,6 +69,8 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
         value, kind, is_result = waiting.pop()
         for item in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(item, Mapping) or (is_result and kind == "part" and "type" not in item):
+                if "part" in kind and not (is_result or isinstance(item, str | Mapping | None)):
+                    raise ValueError(f"content must be a text or a list of parts, got {type(item).__name__}")
                 continue  # results may hold any data
             _refuse_synonyms(item.get("type"), item)
             for key in item.keys() & _MEMBERS.keys() & _KNOWN["objects"]:

@@ -123,9 +123,9 @@ class Run(AsyncOnly, Checked):
     if not TYPE_CHECKING:  # a type checker reports these uses, unless it sees the methods
 
         def __aiter__(self) -> Never:
-            raise TypeError("write `async with run.attach() as events:`, and read `events`")
+            raise TypeError("write `async with run.attach() as events:`, or `await run.wait()`")
 
-        __iter__ = __aiter__
+        __iter__ = __await__ = __aiter__
 
     @property
     def ended(self) -> bool:

@@ -9,15 +9,15 @@ a time limit.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-from streamtools.errors import check_methods
-from streamtools.events import SourceEvent, UIEvent
+from streamtools.errors import check_methods, described
+from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.cancellation import is_failure
 
@@ -69,7 +69,23 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
     kind = "a run or a stream, such as chat(model, messages)"
+    if stream is None:
+        kind += ", and a function that makes it must `return` it"
+    elif isinstance(stream, AsyncGenerator):
+        kind += ", and a function that yields it needs `@asynccontextmanager`"
     check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
+
+
+async def check_event(event: object, events: object) -> None:
+    """Raise TypeError if `event`, an item of the iterator `events`, is not a UI event. Then first close the iterator.
+
+    A function that yields a stream, without `@asynccontextmanager`, must leave the stream before its caller continues.
+    """
+    if not isinstance(event, UI_EVENTS):
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+        advice = "a function that yields a stream needs `@asynccontextmanager`"
+        raise TypeError(f"a stream must yield UI events, got {described(event)}; {advice}")
 
 
 class Sink(Protocol):
@@ -130,6 +146,7 @@ class Driver:
         """
         with self._drive_scope:
             async with self.stream as events:
+                check_methods("the stream", events, "an iterator of events", "__aiter__")
                 self.events = events
                 self._reading_scope.deadline, self._drive_scope.deadline = self._drive_scope.deadline, math.inf
                 self.scope = self._reading_scope
@@ -141,6 +158,8 @@ class Driver:
                         take = sink.take
                         try:
                             async for event in events:
+                                if not count:
+                                    await check_event(event, events)
                                 if await take(event):
                                     break
                                 count += 1

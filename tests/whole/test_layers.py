@@ -25,7 +25,7 @@ VOCABULARY = {*VALUES, "calls", "events"}
 MAY_IMPORT: dict[str, Collection[str]] = {
     # vocabulary
     "errors": (),
-    "limits": (),
+    "limits": {"errors"},
     "loading": (),
     "logs": (),
     "observing": {"calls"},

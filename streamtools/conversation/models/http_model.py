@@ -452,6 +452,8 @@ class HTTPModel(Checked, ABC):
         check_body_fields(type(self), options)
         check_kind("the name of the model", model, str)
         check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream", optional=True)
+        check_methods("headers", headers, 'a dict, such as {"X-Title": "app"}', "keys", optional=True)
+        check_word("native_tool_calls", native_tool_calls, (True, False, None))
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"`prefill` must be '' or, for chat completions, {', '.join(PREFILLS)}; got {prefill!r}.")
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))

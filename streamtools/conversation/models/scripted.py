@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import anyio.lowlevel
@@ -12,7 +13,10 @@ from streamtools.conversation.models.model import Ask, check_body_fields
 from streamtools.conversation.models.providers import chat_completions_body
 from streamtools.errors import described
 from streamtools.events import SOURCE_EVENTS, ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, detect, events
+
+log = Logger(__name__)
 
 _Delta: TypeAlias = str | bytes | SourceEvent | BaseException
 ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
@@ -60,6 +64,9 @@ class ScriptedModel:
         self._answers = list(answers)
         for number, answer in enumerate(self._answers):
             _read_answer(number, answer)
+        texts = [answer if isinstance(answer, str) else "" for answer in self._answers]
+        if any(one and other and (one[-1] == " " or other[0] == " ") for one, other in pairwise(texts)):
+            log.warning("answers_are_fragments", advice='for deltas of one answer, write [["Hello ", "world"]]')
         self._format = format
 
     @property
