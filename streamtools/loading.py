@@ -53,10 +53,10 @@ def _import_of(name: str) -> str | None:
     """Return the statement that imports a public name, or None. It reads the sources: importing them all takes long."""
     exports = re.compile(rf'^__all__ = \[[^\]]*"{re.escape(name)}"|^class {re.escape(name)}\b', re.MULTILINE)
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
-    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi", f"{_ROOT}.conversation.models"):
+    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi"):
         spec: Any = find_spec(module)
         if exports.search(spec.loader.get_source(module)):
             return f"from {module} import {name}"
         if module.endswith(f".{name}"):
             return f"from {module.rpartition('.')[0]} import {name}"
-    return None
+    return f"from {_ROOT}.conversation import models" if name == "models" else None

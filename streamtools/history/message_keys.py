@@ -11,6 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from streamtools.errors import nearest
+from streamtools.logs import Logger
+
+log = Logger(__name__)
 
 _KEYS = {
     "message": "role name tool_call_id context parents content parts tool_calls function_call refusal reasoning"
@@ -70,7 +73,8 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
         for item in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(item, Mapping) or (is_result and kind == "part" and "type" not in item):
                 if "part" in kind and not (is_result or isinstance(item, str | Mapping | None)):
-                    raise ValueError(f"content must be a text or a list of parts, got {type(item).__name__}")
+                    advice = "content must be a text or a list of parts"
+                    log.warning("content_of_other_type", kind=type(item).__name__, advice=advice)
                 continue  # results may hold any data
             _refuse_synonyms(item.get("type"), item)
             for key in item.keys() & _MEMBERS.keys() & _KNOWN["objects"]:

@@ -9,14 +9,14 @@ a time limit.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-from streamtools.errors import check_methods, described
+from streamtools.errors import check_methods, described, has_methods
 from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.cancellation import is_failure
@@ -68,11 +68,7 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
-    kind = "a run or a stream, such as chat(model, messages)"
-    if stream is None:
-        kind += ", and a function that makes it must `return` it"
-    elif isinstance(stream, AsyncGenerator):
-        kind += ", and a function that yields it needs `@asynccontextmanager`"
+    kind = "a stream, such as chat(model, messages), that a function returns, or yields with @asynccontextmanager"
     check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
 
 
@@ -82,7 +78,7 @@ async def check_event(event: object, events: object) -> None:
     A function that yields a stream, without `@asynccontextmanager`, must leave the stream before its caller continues.
     """
     if not isinstance(event, UI_EVENTS):
-        if isinstance(events, AsyncGenerator):
+        if has_methods(events, "aclose"):
             await events.aclose()
         advice = "a function that yields a stream needs `@asynccontextmanager`"
         raise TypeError(f"a stream must yield UI events, got {described(event)}; {advice}")

@@ -209,9 +209,9 @@ def test_the_program_of_the_page_runs(upstream: TextModel, capsys: pytest.Captur
     assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
 
 
-def test_the_program_of_the_readme_runs() -> None:
-    """A scripted model gives the README's answer."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_program_with_pydantic_ai_runs() -> None:
+    """A scripted model gives the answer of docs/gateway.md."""
+    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
     with text_model() as model:
         model.says = "It says 18 °C and clear."

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "recording": {"errors", "json_values", "rules"},
     # modules that build on them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
-    "history": {"errors", "limits", "loading", "json_values", "calls", "parsing"},
+    "history": {"errors", "limits", "loading", "logs", "json_values", "calls", "parsing"},
     "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
@@ -142,6 +142,7 @@ RIM = {
     *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.failover_rules",
     "conversation.reply",
+    "loading",  # explains wrong imports
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
     "sources.transport",

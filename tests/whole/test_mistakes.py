@@ -221,7 +221,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a response to a function": (
         lambda: asgi.event_stream_response(lambda: chat(LOCAL, [])),  # type: ignore[arg-type]
-        *(TypeError, "a stream, such as chat(model, messages), got <lambda>, which must be called"),
+        *(TypeError, "got <lambda>, which must be called"),
     ),
     "a response to a coroutine": (
         lambda: asgi.event_stream_response(create()),  # type: ignore[arg-type]
