@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -72,7 +72,7 @@ def check_startable(stream: object) -> None:
     check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
 
 
-async def check_event(event: object, events: object) -> None:
+async def check_event(event: object, events: Any) -> None:
     """Raise TypeError if `event`, an item of the iterator `events`, is not a UI event. Then first close the iterator.
 
     A function that yields a stream, without `@asynccontextmanager`, must leave the stream before its caller continues.

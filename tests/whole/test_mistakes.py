@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -33,12 +34,13 @@ from streamtools import (
 )
 from streamtools.calls import ToolCall
 from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
-from streamtools.errors import RecordingError, UnreadableSource
-from streamtools.events import UIEvent
+from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError, UnreadableSource
+from streamtools.events import NativeToolCall, UIEvent
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from streamtools.serving.event_reader import EventReader, EventSink
 from streamtools.tools import MemoryLedger
 from streamtools.tools.approvals import Question, Suspension
 from tests.support.cases import cases
@@ -230,7 +232,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 PROGRAM = """
-import httpx, streamtools
+import asyncio, httpx, streamtools
 from contextlib import ExitStack
 from starlette.requests import Request
 from streamtools import *
@@ -286,10 +288,22 @@ WRITTEN = {
     "ExitStack().enter_context(chat(LOCAL, QUESTION))": "TypeError: write `async with`: Chat is asynchronous",
     'coalesce(replay("a"))': "TypeError: write `async for`, or `await`: EventReplay is asynchronous",
     "ExitStack().enter_context(Runs())": "TypeError: write `async with`: Runs is asynchronous",
+    "chat(LOCAL, QUESTION).result": "ClosedError: write `await stream`, or `async with stream as events:`",
+    "chat(LOCAL, QUESTION).output": "ClosedError: the stream has not been read yet",
+    "chat(LOCAL, QUESTION).suspension": "ClosedError: the stream has not been read yet",
+    "asyncio.run(chat(LOCAL, QUESTION))": "ValueError: not read yet; in an async function, write `await stream`",
+    "rules.email(actoin='mark')": "TypeError: email() has no parameter 'actoin'; did you mean 'action'?",
+    'Runs().find("r", "ann")': "TypeError: Runs.find() takes at most 1 values without a name; write owner=...",
+    "Limits(depth='3')": "ValueError: depth must be an integer of at least 0, got '3'",
+    'OpenAIChat("m", headers=["a"])': 'TypeError: headers must be a dict, such as {"X-Title": "app"}, got list',
+    'OpenAIChat("m", native_tool_calls="false")': "ValueError: got 'false'; did you mean 'False'?",
+    "asgi.event_stream_response(None)": "TypeError: that a function returns, or yields with @asynccontextmanager",
     "chat(QUESTION, LOCAL)": "TypeError: got list; the model comes first",
     "chat(LOCAL, [], resume=WAITING, runner=LEDGER)": "ValueError: `resume` runs calls of the tools pay: write tools=",
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
     "streamtools.outputs.read_body": "AttributeError: write `from streamtools.outputs.asgi import read_body`",
+    "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import models`",
+    "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",
 }
 """Wrong expressions, and the type and parts of their errors."""
@@ -311,7 +325,7 @@ def test_wrong_expressions_say_what_to_write() -> None:
     with cases() as case:
         for code, message in WRITTEN.items():
             with case(code):
-                with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
+                with pytest.raises((TypeError, ValueError, AttributeError, ImportError, ClosedError)) as caught:
                     eval(code, NAMES)
                 kind, _, text = message.partition(": ")
                 assert kind == type(caught.value).__name__
@@ -328,6 +342,174 @@ async def test_awaited_expressions_say_what_to_write() -> None:
     async with chat(ScriptedModel(["x"]), QUESTION) as events:
         with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
             [item async for item in events.items(Completion)]
+
+
+MODULES = (
+    "conversation",
+    "gateway",
+    "history",
+    "outputs.asgi",
+    "recording",
+    "rules",
+    "runs",
+    "sources",
+    "testing",
+    "tools",
+)
+
+
+def test_a_misspelled_parameter_has_a_suggestion() -> None:
+    """Holds for each keyword of the public functions, and of the constructors and methods of public classes."""
+    found = 0
+    with cases() as case:
+        for module in ("streamtools", *(f"streamtools.{each}" for each in MODULES)):
+            public = [getattr(import_module(module), name) for name in import_module(module).__all__]
+            members = [
+                each for one in public if inspect.isclass(one) and issubclass(one, Checked) for each in methods(one)
+            ]
+            for call in [*filter(inspect.isfunction, public), *members]:
+                known = inspect.signature(call).parameters.values()
+                if any(each.kind is each.VAR_KEYWORD for each in known):
+                    continue
+                for name in [each.name for each in known if each.kind is each.KEYWORD_ONLY]:
+                    found += 1
+                    wrong, advice = f"{name}s", rf"has no parameter '{name}s'; did you mean '{name}'\?"
+                    with case(f"{module} {call.__qualname__} {name}"), pytest.raises(TypeError, match=advice):
+                        call(**{wrong: 1})
+    assert found > 100
+
+
+def methods(kind: type[Any]) -> list[Any]:
+    """Return the public methods of a class, and the class as the function that makes an instance."""
+    own = [each for name, each in vars(kind).items() if inspect.isfunction(each) and not name.startswith("_")]
+    return [kind, *own]
+
+
+async def test_a_wrong_use_of_a_run_says_what_to_write() -> None:
+    """A run and its reader are read in one way."""
+
+    async def loop() -> None:
+        async for _ in run:
+            pass
+
+    async def wait() -> None:
+        await run
+
+    async def wait_for_reader() -> None:
+        await run.attach()
+
+    async with Runs() as runs:
+        run: Any = await runs.start(chat(ScriptedModel(["Hello."]), QUESTION), owner="ann")
+        for use in (loop, wait, wait_for_reader):
+            with pytest.raises(TypeError, match=r"write `async with run\.attach\(\) as events:`"):
+                await use()
+        with pytest.raises(DecisionRefused, match="'0' does not wait for a decision"):
+            await run.approve("0")
+
+
+async def test_a_wrong_call_id_names_the_calls_that_wait() -> None:
+    """A decision of a stream may be awaited."""
+    model = ScriptedModel([NativeToolCall("0", "pay", {}), "Paid."], native_tool_calls=True)
+    tools, approvals = [tool(name="pay", requires_approval=True)(lambda: "paid")], ApprovalOptions(ask="now")
+    async with chat(model, QUESTION, tools=tools, approvals=approvals) as events:
+        async for event in events:
+            if event.type == "approval-requested":
+                with pytest.raises(
+                    DecisionRefused, match=f"'0' does not wait for a decision; these wait: '{event.call.id}'"
+                ):
+                    events.approve("0")
+                await events.approve(event.call.id)
+                events.approve(event.call.id)
+    assert "Paid." == events.result.text
+
+
+@asynccontextmanager
+async def yields(value: object) -> AsyncIterator[Any]:
+    """Yield a value in place of events."""
+    yield value
+
+
+async def generates_a_stream() -> AsyncIterator[Any]:
+    """Yield an entered chat, without `asynccontextmanager`."""
+    async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
+        yield events
+
+
+async def generates_events() -> AsyncIterator[UIEvent]:
+    """Yield the events of a chat."""
+    async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
+        async for event in events:
+            yield event
+
+
+NOT_EVENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a generator of a stream": (generates_a_stream, "got Chat; a function that yields a stream needs `@asynccontextm"),
+    "a text": (lambda: yields("Hello."), "the stream must be an iterator of events, got str"),
+    "None": (lambda: yields(None), "the stream must be an iterator of events, got NoneType"),
+}
+
+
+async def test_a_stream_of_other_values_is_refused() -> None:
+    """The exception is raised alone, not in a group. A generator of events is valid."""
+    for name, (make, message) in NOT_EVENTS.items():
+        reader = EventReader(make())
+        with pytest.raises(TypeError, match=re.escape(message)):
+            await reader.read(EventSink())
+        async with Runs() as runs:
+            with pytest.raises(TypeError, match="asynccontextmanager" if "generator" in name else re.escape(message)):
+                await (await runs.start(make(), owner="ann")).wait()
+    valid = EventReader(generates_events())
+    await valid.read(EventSink())
+    assert "done" == getattr(valid.last, "type", None)
+
+
+async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Correct uses are not."""
+
+    def logged() -> str:
+        text = " ".join(record.getMessage().partition(" ")[0] for record in caplog.records)
+        caplog.clear()
+        return text
+
+    def use(answers: list[Any], **options: Any) -> Any:
+        return chat(ScriptedModel(answers, native_tool_calls=options.pop("native", None)), QUESTION, **options)
+
+    call = NativeToolCall("0", "f", {})
+    with_list, without_list = ['{"a": [1]}'], ['{"a": 1}']
+    async with use(["Hello."]) as events:
+        for expected in ("", "events_already_read"):
+            assert not [event async for event in events if event.type == "error"]
+            assert expected == logged()
+    await events
+    async with Runs() as runs, (await runs.start(use(["Hello."]), owner="ann")).attach() as attachment:
+        for expected in ("", "events_already_read"):
+            assert not [event async for event in attachment if event.type == "error"]
+            assert expected == logged()
+    for answers, expected in ((with_list, ""), (without_list, "no_list_in_answer")):
+        async with use(answers, output=dict[str, Any]) as events:
+            assert len([item async for item in events.items(int)]) == (not expected)
+        assert expected == logged()
+    tools = [tool(name="f")(lambda: "x")]
+    for options, expected in (
+        ({}, "calls_without_tools"),
+        ({"request": {"tools": [DEFINITION]}}, ""),
+        ({"tools": tools, "follow_up": "never"}, ""),
+    ):
+        await use([[call]], **options)
+        assert expected == logged()
+    use(["Hello."], native=False, tools=tools, dialects=[])
+    assert "tools_not_told" == logged()
+    use(["Hello."], native=False, dialects=[])
+    ScriptedModel(["Hello,", "world"])
+    ScriptedModel([["Hello, ", "world"]])
+    assert not logged()
+    ScriptedModel(["Hello, ", "world"])
+    ScriptedModel(["Hello,", " world"])
+    assert "answers_are_fragments answers_are_fragments" == logged()
+    read_messages([{"role": "user", "content": 5}])
+    assert "content_of_other_type" == logged()
+    read_messages([{"role": "tool", "tool_call_id": "x", "content": 5}])
+    assert not logged()
 
 
 async def test_a_chat_is_awaited_in_its_block_and_again() -> None:

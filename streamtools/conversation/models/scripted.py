@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-import anyio.lowlevel
+import anyio
 
 from streamtools.conversation.models.model import Ask, check_body_fields
 from streamtools.conversation.models.providers import chat_completions_body
-from streamtools.errors import described
+from streamtools.errors import check_number, described
 from streamtools.events import SOURCE_EVENTS, ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, detect, events
@@ -33,9 +33,10 @@ class ScriptedModel:
 
     A `ProviderCompleted` event is added to an answer that has neither bytes nor an event or exception that ends it.
     Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source converts an
-    exception to an error event, like an exception of the network. `options` are fields of the body.
+    exception to an error event, like an exception of the network. `delay` is the number of seconds before each delta.
+    `options` are fields of the body.
 
-    Raises TypeError for an answer of another type, and for a misspelled parameter.
+    Raises TypeError for an answer of another type, and for a misspelled parameter, and ValueError for a wrong `delay`.
 
     >>> model = ScriptedModel(["Hello!"])
     >>> model.asks
@@ -49,9 +50,11 @@ class ScriptedModel:
         name: str = "scripted",
         native_tool_calls: bool | None = None,
         format: str | None = None,
+        delay: float = 0.0,
         **options: Any,
     ) -> None:
         check_body_fields(type(self), options)
+        check_number("delay", delay, 0)
         if isinstance(answers, str | bytes):
             raise TypeError(f"answers must be a list of answers, such as [{answers!r}], got {answers!r}")
         self.name = name
@@ -67,7 +70,7 @@ class ScriptedModel:
         texts = [answer if isinstance(answer, str) else "" for answer in self._answers]
         if any(one and other and (one[-1] == " " or other[0] == " ") for one, other in pairwise(texts)):
             log.warning("answers_are_fragments", advice='for deltas of one answer, write [["Hello ", "world"]]')
-        self._format = format
+        self._format, self._delay = format, delay
 
     @property
     def left(self) -> int:
@@ -89,7 +92,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def _open(self, deltas: list[_Delta]) -> AsyncIterator[Source]:
-        chunks = _play(deltas)
+        chunks = _play(deltas, self._delay)
         if not any(isinstance(delta, bytes) for delta in deltas):
             source = events(chunks)
         else:
@@ -117,9 +120,9 @@ def _read_answer(number: int, answer: ScriptedReply) -> list[_Delta]:
     return [TextDelta(delta) if isinstance(delta, str) else delta for delta in deltas]
 
 
-async def _play(deltas: Iterable[Any]) -> AsyncIterator[Any]:
+async def _play(deltas: Iterable[Any], delay: float) -> AsyncIterator[Any]:
     for delta in deltas:
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(delay)
         if isinstance(delta, BaseException):
             raise delta
         yield delta
