@@ -31,11 +31,9 @@ from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import (
-    Answer,
-    Approve,
     Decidable,
+    Deciding,
     Decision,
-    Deny,
     Question,
     Suspension,
     check_same,
@@ -54,7 +52,7 @@ _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read th
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
-class Run(AsyncOnly, Checked):
+class Run(AsyncOnly, Checked, Deciding):
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
     With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
@@ -220,18 +218,6 @@ class Run(AsyncOnly, Checked):
             check_same(call_id, self.decisions[call_id], decision)
         else:
             raise not_waiting(call_id, self.undecided)
-
-    async def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Approve a call. With `digest`, raises DecisionRefused if the call is not the one that was shown."""
-        await self.decide(call_id, Approve(digest))
-
-    async def deny(self, call_id: str, reason: str = "") -> None:
-        """Reject a call, so that it does not run. `reason` is sent to the model."""
-        await self.decide(call_id, Deny(reason))
-
-    async def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Set the result of a call that was executed elsewhere, or the message of its `error`."""
-        await self.decide(call_id, Answer(result, error))
 
     @property
     def _events(self) -> object:

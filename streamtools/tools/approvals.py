@@ -156,28 +156,32 @@ class Decided:
         yield from ()
 
 
+class Deciding(Protocol):
+    """The short forms of `decide`. Each raises the errors of `decide`."""
+
+    def decide(self, call_id: str, decision: Decision) -> Awaitable[None]:
+        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
+
+    def approve(self, call_id: str, *, digest: str | None = None) -> Awaitable[None]:
+        """Let a waiting call run. With `digest`, the call must be the one that was shown."""
+        return self.decide(call_id, Approve(digest))
+
+    def deny(self, call_id: str, reason: str = "") -> Awaitable[None]:
+        """Refuse a waiting call, so that it does not run. The model reads the reason."""
+        return self.decide(call_id, Deny(reason))
+
+    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> Awaitable[None]:
+        """Set the `result` of a call that was executed elsewhere, or the message of its `error`."""
+        return self.decide(call_id, Answer(result, error))
+
+
 @runtime_checkable
-class Decidable(Protocol):
+class Decidable(Deciding, Protocol):
     """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat."""
 
     @property
     def questions(self) -> list[Question]:
         """The open questions, in the order in which they were asked."""
-
-    def decide(self, call_id: str, decision: Decision) -> Decided:
-        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
-
-    def approve(self, call_id: str, *, digest: str | None = None) -> Decided:
-        """Let a waiting call run. `digest`, if set, must be the digest of the call. Raises the errors of `decide`."""
-        return self.decide(call_id, Approve(digest))
-
-    def deny(self, call_id: str, reason: str = "") -> Decided:
-        """Refuse a waiting call. The model reads the reason. Raises the errors of `decide`."""
-        return self.decide(call_id, Deny(reason))
-
-    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> Decided:
-        """Deliver the `result` or the `error` of a call that was executed elsewhere. Raises the errors of `decide`."""
-        return self.decide(call_id, Answer(result, error))
 
 
 def read_decision(call_id: str, given: Decision | bool) -> Decision:
