@@ -68,7 +68,7 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
-    kind = "a stream, such as chat(model, messages), that a function returns, or yields with @asynccontextmanager"
+    kind = "a run or a stream, such as chat(…), which a function returns, or yields with @asynccontextmanager"
     check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
 
 

@@ -297,7 +297,7 @@ WRITTEN = {
     "Limits(depth='3')": "ValueError: depth must be an integer of at least 0, got '3'",
     'OpenAIChat("m", headers=["a"])': 'TypeError: headers must be a dict, such as {"X-Title": "app"}, got list',
     'OpenAIChat("m", native_tool_calls="false")': "ValueError: got 'false'; did you mean 'False'?",
-    "asgi.event_stream_response(None)": "TypeError: that a function returns, or yields with @asynccontextmanager",
+    "asgi.event_stream_response(None)": "TypeError: which a function returns, or yields with @asynccontextmanager",
     "chat(QUESTION, LOCAL)": "TypeError: got list; the model comes first",
     "chat(LOCAL, [], resume=WAITING, runner=LEDGER)": "ValueError: `resume` runs calls of the tools pay: write tools=",
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
