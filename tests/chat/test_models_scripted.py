@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from streamtools.conversation.models import Ask, ScriptedModel, ScriptedReply
@@ -60,3 +61,17 @@ async def test_unused_answers() -> None:
         assert 1 == model.open
 
     assert 0 == model.open
+
+
+async def test_a_delay_is_waited_before_each_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the answer is delayed as well."""
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    assert [TextDelta("a"), TextDelta("b"), STOP] == await answer(ScriptedModel([["a", "b"]], delay=0.5))
+    assert [0.5] * 3 == waited
+    with pytest.raises(ValueError, match="delay must be at least 0"):
+        ScriptedModel(["a"], delay=-1)
