@@ -37,7 +37,7 @@ _UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be ser
 _encode = msgspec.json.Encoder().encode
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, repr_omit_defaults=True):
     """The base class of all events. An event has a `type` and can be serialized as JSON."""
 
     type: ClassVar[str]
@@ -84,7 +84,7 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
         self.__dict__["written"] = written
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
 
     `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
@@ -308,7 +308,7 @@ class Start(Event, frozen=True, gc=False, tag="start"):
     seq: int = 0
 
 
-class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaults=True):
+class StepStart(Event, frozen=True, gc=False, tag="step-start"):
     """A step starts. It consists of one turn of the model and the execution of its calls. Steps are counted from 1.
 
     `format` is the message format of the provider, or None if the source does not know it. Only a request in this
@@ -321,7 +321,7 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaul
     format: str | None = None
 
 
-class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
+class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
     """A step has ended: the turn of the model is complete, and so is the execution of its calls.
 
     `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None.
@@ -354,7 +354,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
     seq: int = 0
 
 
-class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
+class Reasoning(Event, frozen=True, gc=False, tag="reasoning"):
     """A piece of the model's reasoning.
 
     `signature`, `id`, `redacted` and `own` are for the next request to the provider. `ReasoningDelta` explains them.
@@ -369,14 +369,14 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     own: dict[str, Any] | None = None
 
 
-class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
+class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning"):
     """Ends a reasoning block whose text the rules may have changed.
 
     `text` is empty. The event holds the signature, the id and `redacted` of the block, and its original in `written`.
     """
 
 
-class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
+class Partial(Event, frozen=True, gc=False, tag="partial"):
     """The typed answer (option `output`) has grown: `value` was added at `path`.
 
     If `call_id` is set, the arguments of that call have grown instead. Such events need the option `call_partials`.
@@ -399,7 +399,7 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
         return None
 
 
-class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial"):
     """The last `partial` of a valid value. A separate class, because events with a `__dict__` are slower to create."""
 
     @property
@@ -537,7 +537,7 @@ class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
     seq: int = 0
 
 
-class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
+class UsageReport(Event, frozen=True, gc=False, tag="usage"):
     """Token usage of the turn that ends. If several models were used, each has an event with its name in `model`."""
 
     type: ClassVar[Literal["usage"]] = "usage"
@@ -546,7 +546,7 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=
     model: str | None = None
 
 
-class Raw(RuledEvent, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
+class Raw(RuledEvent, frozen=True, gc=True, tag="raw"):
     """Provider data that the adapter does not interpret.
 
     `format` and `about` are for the next request to the provider. `SourceRaw` explains them. If `item` is set, the next
@@ -581,7 +581,7 @@ class Markup(Event, frozen=True, gc=False, tag="markup"):
     seq: int = 0
 
 
-class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
+class Matched(RuledEvent, frozen=True, gc=True, tag="matched"):
     """A text rule has matched, and the match was removed from the text or the reasoning (`where`).
 
     `position` is the start of the match in the original text or reasoning of the turn. `length` is the length of the
@@ -689,7 +689,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     are sorted by call.
 
     >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
-    [Text(text='ab', seq=0)]
+    [Text(text='ab')]
     """
     names: dict[str, str] = {}
 

@@ -52,7 +52,7 @@ class Parser:
 
     >>> parser = Parser()
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
-    ([Text(text='Hello ', seq=0)], [], [Text(text='## World', seq=0)], [])
+    ([Text(text='Hello ')], [], [Text(text='## World')], [])
     """
 
     def __init__(self, dialects: Dialects = None, tools: Any = None, **options: Unpack[ParserKeywords]) -> None:

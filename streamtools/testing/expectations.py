@@ -65,26 +65,15 @@ def _non_default_fields(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 def show(value: object, width: int = 100) -> str:
-    """Return a repr of at most about `width` characters, shortened in the middle.
-
-    Fields with their default value are omitted.
-    """
+    """Return a repr of at most about `width` characters, shortened in the middle."""
     if value is MISSING:
         return "nothing"
     if isinstance(value, type):
         return value.__name__
     if isinstance(value, UnionType):
         return " | ".join(map(show, value.__args__))
-    text = _show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)
+    text = repr(value)
     return text if len(text) <= width else f"{text[: width - width // 3]} … {text[len(text) - width // 3 + 3 :]}"
-
-
-def _show_struct(struct: msgspec.Struct) -> str:
-    fields = (
-        f"{name}={_show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)}"
-        for name, value in _non_default_fields(struct).items()
-    )
-    return f"{type(struct).__name__}({', '.join(fields)})"
 
 
 _SEARCH_WINDOW = 200  # number of events that are searched for an expected event, so that the time stays linear
