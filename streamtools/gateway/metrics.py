@@ -20,7 +20,6 @@ _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests": ("Requests that were answered.", ("kind", "status")),  # 499: the client disconnected
     "calls": ("Calls, by dialect.", ("dialect",)),
-    "cut_calls": ("Calls that are incomplete because the answer ended in them.", ("dialect",)),
     "near_misses": ("Texts that look like a call but are not.", ("dialect",)),
     "errors": ("Errors in answers.", ("code", "dialect")),  # the dialect is "" if the error is not about a call
     "rule_matches": ("Matches of text rules.", ("rule",)),
@@ -53,8 +52,6 @@ class Metrics:
             case Error(call=call):
                 dialect = (event.dialect if call is None else call.dialect) or ""
                 self.count("errors", event.code, dialect)
-                if event.code is Code.TRUNCATED:
-                    self.count("cut_calls", dialect)
                 self.leaks_prevented += call is None and event.raw is not None
             case Warning(Code.NEAR_MISS):
                 self.count("near_misses", event.dialect or "")

@@ -30,18 +30,10 @@ class ReplayedResponse(ReplayBytes):
         response = recording.head.response
         self.status_code = response.status if response else 200
         self.headers = dict(response.headers) if response else {}
-        self.recording_error: RecordingError | None = None  # the stream turns it into an event; `open_replay` raises it
 
     def aiter_bytes(self) -> Self:
         """Return the iterator of the bytes, which is this object. Only one reader can use it."""
         return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await super().__anext__()
-        except RecordingError as error:
-            self.recording_error = error
-            raise
 
 
 class EventReplay(AsyncOnly):
@@ -81,8 +73,8 @@ async def open_replay(
         raise
     async with stream:
         yield stream
-    if response.recording_error is not None:
-        raise response.recording_error
+    if response.error is not None:
+        raise response.error  # the stream has reported it as an event
 
 
 def adapter_of(recording: OpenExchange) -> sources.Adapter:

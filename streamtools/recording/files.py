@@ -24,7 +24,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
@@ -38,7 +38,6 @@ from streamtools.recording.format import (
     Chunk,
     EndKind,
     ExchangeHead,
-    FileMark,
     Line,
     RecordedRequest,
     Recording,
@@ -134,13 +133,12 @@ class LineReader:
 Chunks: TypeAlias = Generator[Chunk, None, StreamEnd]
 """A generator of the chunks of one exchange. It returns the end of the exchange."""
 
-_mark_decoder = msgspec.json.Decoder(FileMark)
 _head_decoder = msgspec.json.Decoder(ExchangeHead)
 _line_decoder = msgspec.json.Decoder(Line)
 
 
 class OpenExchange:
-    """An open exchange: an iterator of its chunks, which keeps only one chunk in memory.
+    """An open exchange. Its chunks can be iterated over once, and only one chunk is in memory.
 
     `end` is set after the last chunk. The file is closed after the last chunk, on an error, and on leaving the `with`
     block.
@@ -150,26 +148,19 @@ class OpenExchange:
         self.name = name
         self.head = head
         self.end: StreamEnd | None = None
-        self.chunks = chunks
         self._file = file
+        self._chunks = self._read(chunks)
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[Chunk]:
+        return self._chunks
 
-    def __next__(self) -> Chunk:
-        try:
-            return next(self.chunks)
-        except StopIteration as last:
-            self.end = last.value or self.end
-            self.close()
-            raise
-        except RecordingError:
-            self.close()
-            raise
+    def _read(self, chunks: Chunks) -> Generator[Chunk]:
+        with self._file:
+            self.end = yield from chunks
 
     def close(self) -> None:
         """Close the file. Can be repeated."""
-        self.chunks.close()
+        self._chunks.close()
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -218,7 +209,7 @@ class RecordedExchange:
         if self.head.request is None or self.head.response is not None:
             return None
         with self.open() as opened:
-            if next(opened, None) is not None or opened.end is None or opened.end.kind == "end":
+            if next(iter(opened), None) is not None or opened.end is None or opened.end.kind == "end":
                 return None
             return opened.end.kind
 
@@ -312,11 +303,11 @@ def find_exchanges(path: PathLike) -> list[RecordedExchange]:
             return [RecordedExchange(path=lines.name, head=ExchangeHead(source=DETECT))]
         found = [_find_head(lines, lines.next(), 1)]
         while (line := lines.next()) is not None:
-            # The line of a chunk cannot contain this key, because quotes in its text are escaped. Other lines can, so
-            # they are decoded.
-            if b'"streamtools"' in line and _decode_or(FileMark(), _mark_decoder, line).streamtools == "recording":
+            # The line of a chunk contains neither key, because quotes in its text are escaped.
+            fields = _decode(line) if b'"streamtools"' in line or b'"end"' in line else Line()
+            if fields.streamtools == "recording":
                 found.append(_find_head(lines, line, len(found) + 1))
-            elif b'"end"' in line and _decode_or(Line(), _line_decoder, line).end is not None:
+            elif fields.end is not None:
                 found[-1] = dataclasses.replace(found[-1], has_end=True)
     return [dataclasses.replace(exchange, is_only=len(found) == 1) for exchange in found]
 
@@ -333,10 +324,8 @@ def _read_head(lines: LineReader, line: bytes | None) -> ExchangeHead:
     if line is None:
         raise RecordingError(f"{lines.name} is empty")
     line = line.removeprefix(BOM)
-    mark = _decode_or(FileMark(), _mark_decoder, line)
+    mark = _decode(line)
     if mark.streamtools != "recording":
-        if mark == FileMark() and (b"\0" in line or line.decode(errors="ignore").encode() != line):
-            raise RecordingError(f"{lines.name} is a binary file, not a recording")
         raise RecordingError(f"{lines.name} is not a recording: line {lines.number} is not the head of a recording")
     if type(mark.version) is not int or not 1 <= mark.version <= VERSION:
         raise lines.error(f"has the version {mark.version!r}, and this streamtools reads version {VERSION}")
@@ -367,11 +356,12 @@ def _read_chunks(lines: LineReader) -> Chunks:
     raise RecordingError(f"{lines.name} breaks off at line {lines.number}, without an end line")
 
 
-def _decode_or(default: _T, decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
+def _decode(line: bytes) -> Line:
+    """Return the fields of a line. Returns an empty `Line` for invalid JSON."""
     try:
-        return decoder.decode(line)
+        return _line_decoder.decode(line)
     except (ValueError, RecursionError):
-        return default
+        return Line()
 
 
 # Writing.

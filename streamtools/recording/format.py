@@ -118,17 +118,14 @@ class Recording:
         return b"".join(chunk.data for chunk in self.chunks)
 
 
-class FileMark(msgspec.Struct, frozen=True):
-    """The keys in the first line that identify a recording. Their values are not validated."""
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of any kind. Its keys are written in the order of these fields.
+
+    Of a head, only the keys that identify a recording are read, and their values are not validated.
+    """
 
     streamtools: Any = None
     version: Any = None
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of any kind. Its keys are written in the order of these fields."""
-
-    streamtools: Any = None
     at: float | None = None
     before: str = ""
     text: str | None = None

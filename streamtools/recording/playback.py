@@ -22,13 +22,12 @@ from streamtools.errors import Checked, RecordingError, check_number
 from streamtools.recording.files import OpenExchange
 from streamtools.recording.format import Chunk, Recording, StreamEnd
 
-Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Random | Sequence[int]
+Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | Sequence[int]
 """How to split the bytes into chunks.
 
 `"recorded"` keeps the recorded chunks. `"byte"` makes chunks of one byte, `"frame"` one chunk for each server-sent
-event, and `"whole"` one chunk of all bytes. An integer is the seed of a random generator. This generator, or a given
-`random.Random`, makes chunks of 1 byte to 4 KiB, half of them shorter than 64 bytes. A sequence holds the byte offsets
-of the cuts.
+event, and `"whole"` one chunk of all bytes. An integer is the seed of a random generator, which makes chunks of 1 byte
+to 4 KiB, half of them shorter than 64 bytes. A sequence holds the byte offsets of the cuts.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # a CR at the end does not match: an LF may follow
@@ -50,10 +49,9 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
             cut = ()
         case str():  # type: ignore[unreachable] # callers may not check types
             raise ValueError(f"cut must be recorded, byte, frame, whole, a seed or offsets, got {cut!r}")
-        case int():
-            return recut(chunks, random.Random(cut))  # noqa: S311 - not for security
-        case random.Random():  # log-uniform sizes: small chunks find more faults, large chunks save time
-            return _by_size(chunks, (int(4096 ** cut.random()) for _ in itertools.count()))
+        case int():  # log-uniform sizes: small chunks find more faults, large chunks save time
+            generator = random.Random(cut)  # noqa: S311 - not for security
+            return _by_size(chunks, (int(4096 ** generator.random()) for _ in itertools.count()))
     offsets = [0, *sorted({offset for offset in cut if offset > 0})]
     sizes = (stop - start for start, stop in itertools.pairwise(offsets))
     return _by_size(chunks, itertools.chain(sizes, itertools.repeat(math.inf)))
@@ -228,8 +226,10 @@ class ReplayBytes:
         self.playback = playback = Playback(**options)
         self.recording = recording
         self.closed = False
+        self.error: RecordingError | None = None
+        """The error that ended the replay, because the recording could not be read."""
         self._waits_after_reader_left = waits_after_reader_left
-        chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
+        chunks = recording.chunks if isinstance(recording, Recording) else recording
         self._pieces = recut(inject_fault(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
         self._read_bytes = 0
@@ -311,7 +311,8 @@ class ReplayBytes:
         if self._piece is None:
             try:
                 self._piece = next(self._pieces, None)
-            except RecordingError:
+            except RecordingError as error:
+                self.error = error
                 self.close()
                 raise
             if self._piece is None and self._ends_silent:

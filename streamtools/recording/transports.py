@@ -53,6 +53,7 @@ from streamtools.recording.redaction import (
     keep_headers,
     redact_request,
 )
+from streamtools.sources.transport import find_response
 
 
 class RecordOptions(TypedDict, total=False):
@@ -138,7 +139,7 @@ class RecordedStream(RecordedBytes):
     """The result of `record`. It has the status and headers of the response, if there is one."""
 
     def __init__(self, stream: Any, file: ExchangeFile) -> None:
-        response = _response_of(stream)
+        response = find_response(stream)
         self.status_code: int | None = getattr(response, "status_code", None)
         self.headers: Any = getattr(response, "headers", None)
         self._file = file
@@ -164,14 +165,6 @@ class RecordedStream(RecordedBytes):
     def _end(self, error: Exception | None = None) -> None:
         super()._end(error)
         self._file.close()
-
-
-def _response_of(stream: Any) -> Any:
-    """Return `stream` or its attribute `response`, if that has `aiter_bytes()`. Returns None otherwise."""
-    for candidate in (stream, getattr(stream, "response", None)):
-        if callable(getattr(candidate, "aiter_bytes", None)):
-            return candidate
-    return None
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:

@@ -93,9 +93,7 @@ _CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 _COUNTERS = {
     "calls": "Calls that models have made.",
     "errors": "Malformed calls, failed calls, and failed streams.",
-    "cut_calls": "Calls that were cut off by the end of a response.",
-    "near_misses": "Texts that look like a call but are not.",
-    "warnings": "Warnings, except near misses.",
+    "warnings": "Warnings, such as about texts that look like a call but are not.",
     "rule_matches": "Matches of rules in the text.",
     "resumes": "Readers that reconnected to a run.",
     "fenced_appends": "Runs that another process has taken over, so that this process stopped writing to them.",
@@ -153,13 +151,8 @@ class Instruments:
             elif kind is Error:
                 dialect = event.call.dialect if event.call is not None else event.dialect
                 add_one("errors", code=event.code.value, dialect=dialect)
-                if event.code is Code.TRUNCATED:
-                    add_one("cut_calls", dialect=dialect)
             elif kind is Warning:
-                if event.code is Code.NEAR_MISS:
-                    add_one("near_misses", dialect=event.dialect)
-                else:
-                    add_one("warnings", code=event.code.value)
+                add_one("warnings", code=event.code.value, dialect=event.dialect)
             elif kind is Matched:
                 add_one("rule_matches", rule=event.rule, action=event.action)
 
@@ -268,7 +261,21 @@ class Instrumentation:
         self.metrics.report(name, value)
 
 
-class _RequestSpan:
+class _Outcome:
+    """The token usage and the failure of a request or a run, which its events report."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.error: str | None = None
+
+    def record_outcome(self, event: Any) -> None:
+        if type(event) is UsageReport:
+            self.usage = event.usage if self.usage is None else self.usage + event.usage
+        elif type(event) is Error and event.call_id is None:
+            self.error = str(event.status) if event.status else event.code.value
+
+
+class _RequestSpan(_Outcome):
     """The span of one request to a model. It starts when the request is sent and ends when the response is complete."""
 
     def __init__(
@@ -278,6 +285,7 @@ class _RequestSpan:
 
         `source` yields the events of the response. `clean` removes the matches of text rules.
         """
+        super().__init__()
         format, host, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -298,9 +306,7 @@ class _RequestSpan:
         self._last_chunk_at: float | None = None
         self.ended_at: float | None = None
         self.resent = self.malformed = self.near_misses = 0
-        self.usage: Usage | None = None
         self.step: StepEnd | None = None
-        self.error: str | None = None
         self.texts: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[ToolCall] = []
@@ -322,19 +328,16 @@ class _RequestSpan:
             metrics.output_chunk.record(now - self._last_chunk_at, self.attributes)
         self._last_chunk_at = now
 
-    def record_event(self, event: Any, content: bool) -> None:
+    def record_event(self, event: Any) -> None:
+        self.record_outcome(event)
         kind = type(event)
         if kind is StepEnd:
             self.step = event
-        elif kind is UsageReport:
-            self.usage = event.usage if self.usage is None else self.usage + event.usage
-        elif kind is Error and event.call_id is None:
-            self.error = str(event.status) if event.status else event.code.value
-        elif kind is Error and event.call is None:
-            self.malformed += 1
-        elif kind is Warning and event.code is Code.NEAR_MISS:
-            self.near_misses += 1
-        elif content:
+        elif kind is Error:
+            self.malformed += event.call_id is not None and event.call is None
+        elif kind is Warning:
+            self.near_misses += event.code is Code.NEAR_MISS
+        elif self._settings.content:
             if kind is Text:
                 self.texts.append(event.text)
             elif isinstance(event, Reasoning):
@@ -368,7 +371,7 @@ class _RequestSpan:
         span.end(self._start_time_ns + int(duration * 1e9))
 
 
-class RunSpans:
+class RunSpans(_Outcome):
     """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`.
 
     `machine` removes the matches of text rules from attributes, and counts the buffered text. `resumed` is the
@@ -376,6 +379,7 @@ class RunSpans:
     """
 
     def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:
+        super().__init__()
         self._settings = settings
         self.machine = machine
         self._longest_buffered = 0
@@ -392,8 +396,6 @@ class RunSpans:
         self._context = trace.set_span_in_context(self._span)
         self._request: _RequestSpan | None = None
         self._last_model: str | None = None
-        self._usage: Usage | None = None
-        self._error: str | None = None
         self._done: Done | None = None
         self.wants_every_batch = settings.by_chunk
         carrier: dict[str, str] = {}
@@ -442,15 +444,11 @@ class RunSpans:
             events = [event for event in events if type(event) is not Text]
         settings.metrics.count_events(events, self._last_model)
         for event in events:
-            kind = type(event)
-            if kind is Done:
+            self.record_outcome(event)
+            if type(event) is Done:
                 self._done = event
-            elif kind is Error and event.call_id is None:
-                self._error = str(event.status) if event.status else event.code.value
-            elif kind is UsageReport:
-                self._usage = event.usage if self._usage is None else self._usage + event.usage
             if self._request is not None:
-                self._request.record_event(event, settings.content)
+                self._request.record_event(event)
 
     def text_buffered(self) -> None:
         self._longest_buffered = max(self._longest_buffered, self.machine.buffered)
@@ -496,13 +494,13 @@ class RunSpans:
     def run_ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
         self._end_request()
-        error = self._error
+        error = self.error
         attributes: dict[str, Any] = {}
         if done is not None:
             attributes = {"streamtools.done.reason": done.reason, "gen_ai.conversation.id": done.conversation_id}
             if done.reason == "cancelled":
                 error = error or CANCELLED
-        _set_outcome(span, attributes, None if done is None else done.finish_reason, self._usage)
+        _set_outcome(span, attributes, None if done is None else done.finish_reason, self.usage)
         settings.metrics.longest_buffered.record(self._longest_buffered)
         duration = perf_counter() - self._started_at
         settings.metrics.agent_duration.record(duration, self.attributes | _set_error(span, error))

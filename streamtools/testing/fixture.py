@@ -15,7 +15,7 @@ import httpx
 from streamtools.calls import new_call_id
 from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.parsing.options import ParserOptions
-from streamtools.recording import Playback, PlaybackOptions, Recording, Secret, read_recordings
+from streamtools.recording import Playback, PlaybackOptions, Secret
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
 from streamtools.recording.files import DETECT, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
@@ -138,13 +138,9 @@ class FixtureTransport(ClientTransport):
 
     def _find_problem(self, *, test_passed: bool) -> str | None:
         assert self._recorder is not None
-        write_error = self._recorder.write_error
-        try:
-            self._file.close()
-        except OSError as error:
-            write_error = error
-        if write_error is not None:
-            return f"it could not be written: {write_error}"
+        self._file.close()
+        if (error := self._recorder.write_error) is not None:
+            return f"it could not be written: {error}"
         for exchange in find_exchanges(self._temporary_path):
             request, response = exchange.head.request, exchange.head.response
             assert request is not None
@@ -220,11 +216,6 @@ class RecordingFixture:
             parser = dataclasses.replace(parser, new_id=self.new_id)
         chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
         return replay(self.path, exchange=exchange, tools=tools, **chosen)
-
-    @property
-    def exchanges(self) -> list[Recording]:
-        """The exchanges in the file. Raises RecordingError if the file cannot be read."""
-        return read_recordings(self.path)
 
     def problems(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about unrecorded requests. With `check_unplayed=True`, also report unused recordings."""

@@ -239,7 +239,6 @@ def may_become(text: str, parts: Parts) -> bool:
 # The first event for text that is not shown has one of these types.
 _HIDDEN = (ui_events.Call, ui_events.Error, ui_events.Thinking, ui_events.Warning)
 _LOW_LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
-_HYPOTHESIS_MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip install 'streamtools[test]'"
 
 
 def assert_laws(
@@ -270,10 +269,8 @@ def assert_laws(
     id.
     """
     __tracebackhide__ = True
-    try:
-        import hypothesis
-    except ImportError as error:
-        raise ImportError(_HYPOTHESIS_MISSING) from error
+    import hypothesis
+
     from streamtools.testing import material
 
     if (tools is None) is not (calls is None):

@@ -35,7 +35,7 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (None, "cannot be read: No such file or directory"),
         (b"", "is empty"),
-        (bytes(range(256)), "is a binary file, not a recording"),
+        (bytes(range(256)), "is not a recording: line 1 is not the head of a recording"),
         (b"Dear diary,\n", "is not a recording: line 1 is not the head of a recording"),
         (b'{"streamtools":"recording","version":7}\n', "has the version 7"),
         (

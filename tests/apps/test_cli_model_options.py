@@ -132,6 +132,6 @@ def test_a_missing_key_or_region_is_reported(
         assert 2 == main(["serve", "--model", "m", "--api", api])
         assert f"--api {api} needs a key: set {_CLIENTS[api].key_names[0]}" in error_line(capsys)
     assert 2 == main(["serve", "--model", "m", "--api", "bedrock"])
-    assert "--api bedrock needs a region: set AWS_REGION" in error_line(capsys)
+    assert "The region is not known. Pass `region=`, or set AWS_REGION." in error_line(capsys)
     known = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, HTTPModel)}
     assert known - {HTTPModel} == {*_CLIENTS.values()}

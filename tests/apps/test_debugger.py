@@ -136,7 +136,7 @@ def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
 async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
     """All browsers get the steps of the recordings."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
-        run = (await page.post("/runs", {"suggestion": "hash-call"})).json()["run"]
+        run = (await page.post("/runs", {"question": "?", "suggestion": "hash-call"})).json()["run"]
         await page.events(run)
         first = (await page.client.get("/dissection")).json()
         own = (await page.client.get(f"/dissection?of={run}&cut=5")).json()

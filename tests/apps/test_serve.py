@@ -213,7 +213,7 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
 async def test_recordings_are_played_to_their_end(name: str) -> None:
     """Calls are run, and the model answers to their results."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
-        run = (await page.post("/runs", {"suggestion": name})).json()["run"]
+        run = (await page.post("/runs", {"question": "?", "suggestion": name})).json()["run"]
         events = await page.events(run)
 
     kinds = [event["type"] for event in events]

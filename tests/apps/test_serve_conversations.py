@@ -74,15 +74,6 @@ async def test_a_question_replaces_an_earlier_question() -> None:
     assert (409, True) == (gone.status_code, "no longer in this conversation" in gone.json()["error"])
 
 
-async def test_a_suggestion_is_sent_by_its_name() -> None:
-    async with opened(saying("Cold.")) as page:
-        response = await page.post("/runs", {"suggestion": "weather"})
-        await page.events(response.json()["run"])
-
-        assert "What is the weather in Oslo?" == response.json()["question"]
-        assert "What is the weather in Oslo?" == page.provider.bodies[0]["messages"][-1]["content"]
-
-
 async def test_a_conversation_has_one_answer_at_a_time() -> None:
     go = anyio.Event()
     async with opened(saying("Wait", go, "."), saying("Other.")) as page:

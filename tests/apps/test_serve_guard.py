@@ -122,8 +122,8 @@ async def test_a_long_body_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{", b"\xff", b'{"question":1}', b'{"question":" "}', b"{}", b'{"suggestion":"none"}',
-             b'{"question":"a","suggestion":"weather"}', b'{"question":"a","more":1}', b"[" * 100_000]
+    "body", [b"", b"[]", b"{", b"\xff", b'{"question":1}', b'{"question":" "}', b"{}", b'{"suggestion":"weather"}',
+             b'{"question":"a","more":1}', b"[" * 100_000]
 )  # fmt: skip
 async def test_an_invalid_body_is_refused(body: bytes) -> None:
     async with opened() as page:

@@ -408,7 +408,6 @@ def test_malformed_calls_are_counted_by_dialect() -> None:
     lines = metrics.prometheus().splitlines()
     for line in (
         'errors_total{code="invalid_json",dialect="hermes_json"} 1',
-        'cut_calls_total{dialect="hermes_json"} 1',
         'near_misses_total{dialect="tilde_fence"} 1',
         'rule_matches_total{rule="email"} 1',
     ):

@@ -178,8 +178,8 @@ def test_an_invalid_time_is_refused(at: float) -> None:
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "blank": (b"\n \r\n", "is empty"),
-    "zeros": (b"\0" * 100, "is a binary file, not a recording"),
-    "not UTF-8": (b"\x89PNG\r\n\xff", "is a binary file, not a recording"),
+    "zeros": (b"\0" * 100, "is not a recording: line 1 is not the head of a recording"),
+    "not UTF-8": (b"\x89PNG\r\n\xff", "is not a recording: line 1 is not the head of a recording"),
     "prose": (b"# Title\n\nText.\n", "is not a recording: line 1 is not the head of a recording"),
     "an array": (b"[1]\n", "is not a recording: line 1 is not the head of a recording"),
     "deep": (b"[" * 100_000, "is not a recording: line 1 is not the head of a recording"),
@@ -279,9 +279,9 @@ def test_an_incomplete_recording_is_read_up_to_its_break(tmp_path: Path, rest: s
     path = tmp_path / "a.jsonl"
     path.write_text(MARK + rest)
     with open_exchange(path, 1) as opened:
-        assert Chunk(1, b"a") == next(opened)
+        assert Chunk(1, b"a") == next(iter(opened))
         with pytest.raises(RecordingError):
-            next(opened)
+            next(iter(opened))
 
     assert opened.end is None
 
@@ -360,7 +360,7 @@ def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
     with path.open("wb") as file:
         write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), file)
     with open_exchange(path, 1) as opened:
-        first = next(opened)
+        first = next(iter(opened))
 
     assert (list(opened), opened.end, first.data) == ([], None, b"a")
 

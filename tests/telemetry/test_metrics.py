@@ -113,8 +113,7 @@ async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:
     assert 1 == collected.total("streamtools.calls", dialect="hash_marker")
     assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="invalid_json")
     assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="truncated")
-    assert 1 == collected.total("streamtools.cut_calls", dialect="hermes_json")
-    assert 1 == collected.total("streamtools.near_misses", dialect="hash_marker")
+    assert 1 == collected.total("streamtools.warnings", dialect="hash_marker", code="near_miss")
     assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
 
 

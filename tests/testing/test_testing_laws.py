@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
@@ -92,13 +91,6 @@ def test_tools_and_calls_can_be_passed() -> None:
     assert_laws(dialect(write_call=write), tools=tools, calls=calls, examples=10)
 
     assert {"look_up"} == set(seen)
-
-
-def test_a_missing_hypothesis_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-
-    with pytest.raises(ImportError, match=r"pip install 'streamtools\[test\]'"):
-        assert_laws(dialect())
 
 
 def raises(span: Span) -> Steps:

@@ -32,13 +32,8 @@ _WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is a local server; botocore finds
 def make_client(args: Namespace, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
     """Create a client for the model of the options.
 
-    Raises CommandError if a region or key is missing, and ValueError, ImportError or httpx.InvalidURL for other invalid
-    options.
+    Raises CommandError if a key is missing, and ValueError, ImportError or httpx.InvalidURL for other invalid options.
     """
-    regions = ("AWS_REGION", "AWS_DEFAULT_REGION")
-    has_region = args.url is not None or args.model.startswith("arn:") or any(map(os.environ.get, regions))
-    if args.api == "bedrock" and not has_region:
-        raise CommandError("--api bedrock needs a region: set AWS_REGION, or pass the ARN of the model")
     api: ProviderFormat = args.api
     # A model that is taught a dialect makes no native calls. None means that this is not known.
     native = None if args.dialect is None else False

@@ -5,8 +5,9 @@
     GET  /dissection?of=            the data for the debugger; `exchange` is a number, `cut` sets the chunk boundaries
     GET  /recording?of=             the recording file
     GET  /conversation              the answerer, and the turns of the conversation
-    POST /runs                      start a run with {"question": "…"} or {"suggestion": "name"}. "replace" is the id
-                                    of the run whose turn is replaced, together with all later turns.
+    POST /runs                      start a run with {"question": "…"}. "suggestion" is the name of the suggestion that
+                                    asked it. "replace" is the id of the run whose turn is replaced, together with all
+                                    later turns.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    decide about a call: a `Decision` as JSON. An approval must have the digest.
@@ -274,7 +275,7 @@ _STATUSES: dict[type[Exception], int] = {
 class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON body of `POST /runs`."""
 
-    question: str | None = None
+    question: str
     suggestion: str | None = None
     replace: str | None = None
 
@@ -375,7 +376,8 @@ class _ChatPage:
 
     async def ask(self, request: Request) -> Response:
         body = await read_body(request, msgspec.json.Decoder(QuestionBody).decode, max_body=MAX_BODY)
-        question = self._read_question(body)
+        if not body.question.strip():
+            raise HTTPException(400, "the question is empty")
         conversation = self._find_conversation(request)
         if conversation.is_busy:
             raise HTTPException(409, _BUSY)
@@ -388,23 +390,16 @@ class _ChatPage:
             for last in conversation.turns[-1:]:
                 with suppress(Exception):
                     await last.run.wait()  # it has sent `done`, and may still be closing its source
-            answer = self._answerer.answer(question, conversation.history(position), suggestion=body.suggestion)
+            answer = self._answerer.answer(body.question, conversation.history(position), suggestion=body.suggestion)
             run = await self._runs.start(answer.chat, owner=conversation.cookie)
         finally:
             conversation.is_starting = False
-        turn = ConversationTurn(question, run, answer.recording)
+        turn = ConversationTurn(body.question, run, answer.recording)
         conversation.add(turn, position)
         self._conversations.store(conversation)
         response = JSONResponse(turn.describe(), 201)
         response.set_cookie(self._cookie, conversation.cookie, httponly=True, samesite="strict")
         return response
-
-    def _read_question(self, body: QuestionBody) -> str:
-        suggested = {suggestion.name: suggestion.question for suggestion in self._answerer.suggestions}
-        question = body.question if body.suggestion is None else suggested.get(body.suggestion)
-        if question is None or not question.strip() or (body.suggestion is not None and body.question is not None):
-            raise HTTPException(400, "the body must have either a question or the name of a suggestion")
-        return question
 
     async def events(self, request: Request) -> Response:
         run = await self._find_run(request)

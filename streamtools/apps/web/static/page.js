@@ -99,7 +99,7 @@ function announce(text) {
 
 function drawSuggestions(node) {
   node.replaceChildren(...suggestions.map(({ name, title, question: asked }) =>
-    element("li", {}, element("button", { type: "button", "data-name": name, onclick: () => ask({ suggestion: name }) },
+    element("li", {}, element("button", { type: "button", "data-name": name, onclick: () => ask({ question: asked, suggestion: name }) },
       element("span", { class: "title" }, title), element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90))))));
 }
 
@@ -232,8 +232,8 @@ async function ask(asked) {
     sendError = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: the server cannot be reached.";
     banner(sendError);
     isBlocked = true;
-    if (asked.question !== undefined && !question.value) question.value = asked.question;
-    else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
+    if (!question.value) question.value = asked.question;
+    else if (asked.question !== question.value) waiting.unshift(asked);
     if (error.status === 409) {
       isNew = false;
       refresh();
