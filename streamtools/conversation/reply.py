@@ -14,10 +14,10 @@ from typing import Any, Self
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.conversation.models.model import AnswerToolReader, Ask, Model, origin_of
 from streamtools.events import SourceEvent
-from streamtools.history import Message, Origin, User
+from streamtools.history import Message, Origin
 from streamtools.stream.long_work import in_thread
 
-_LONG_HISTORY = 200  # number of messages, parts, calls and results above which a history is long
+_LONG_HISTORY = 200  # number of messages above which a history is long
 
 
 class ModelSource:
@@ -62,7 +62,7 @@ class Reply(ModelSource):
             return before
         if self._source is None:
             model, ask = self.model, self._ask
-            if isinstance(model, HTTPModel) and _is_long(ask.history):
+            if isinstance(model, HTTPModel) and len(ask.history) > _LONG_HISTORY:
                 stream_context = await in_thread(partial(model.stream, ask))
             else:
                 stream_context = model.stream(ask)
@@ -75,12 +75,3 @@ class Reply(ModelSource):
         stream_context, self._stream_context = self._stream_context, None
         if stream_context is not None:
             await stream_context.__aexit__(None, None, None)
-
-
-def _is_long(history: Sequence[Message]) -> bool:
-    """Return whether serializing `history` would block the event loop for too long."""
-    parts = 0
-    for message in history:
-        content = message.content if isinstance(message, User) else getattr(message, "results", ())
-        parts += 1 + (len(content) if not isinstance(content, str) else 0) + len(getattr(message, "calls", ()))
-    return parts > _LONG_HISTORY

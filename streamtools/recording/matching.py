@@ -59,17 +59,6 @@ def compare(
             yield Difference(path, expected, actual)
 
 
-class SentRequest(NamedTuple):
-    """A sent request in two recorded forms: with its body, and with only the body's size."""
-
-    with_body: RecordedRequest
-    with_size: RecordedRequest
-
-    def in_form_of(self, recorded: RecordedRequest) -> RecordedRequest:
-        """Return the form to compare with `recorded`: size only, if the recording left out the body."""
-        return self.with_size if recorded.left_out else self.with_body
-
-
 def make_matcher(match: Match) -> Callable[[RecordedRequest, RecordedRequest], bool]:
     """Return a function that compares a sent request with a recorded one. Raises ValueError for unknown fields."""
     if callable(match):
@@ -88,22 +77,26 @@ def describe(request: RecordedRequest | None) -> str:
 
 
 def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Collection[str] = FIELDS) -> Iterator[str]:
-    """Yield one line of text for each difference in `fields`."""
-    for path, one, other in compare(_compared(sent, fields), _compared(recorded, fields)):
+    """Yield one line of text for each difference in `fields`.
+
+    If the body was not recorded, its size is compared. `sent` has both the body and its size (`left_out`).
+    """
+    by_size = bool(recorded.left_out)
+    for path, one, other in compare(_compared(sent, fields, by_size), _compared(recorded, fields, by_size)):
         texts = ["nothing" if value is MISSING else _json(value) for value in (one, other)]
         start = max(0, common_prefix_length(*texts) - _EXCERPT_LENGTH // 3)
         yield "{}: {} was sent, {} is recorded".format(path, *(_excerpt(text, start) for text in texts))
 
 
 def explain(
-    sent: SentRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
+    sent: RecordedRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
 ) -> str | None:
     """Return the end of an error message: how `sent` differs from the most similar recorded request.
 
     Returns None if no request was recorded.
     """
     by_exchange = {
-        exchange: list(itertools.islice(differences(sent.in_form_of(exchange.request), exchange.request), _MAX_COUNTED))
+        exchange: list(itertools.islice(differences(sent, exchange.request), _MAX_COUNTED))
         for exchange in (*unplayed, *played)
         if exchange.request is not None
     }
@@ -126,11 +119,11 @@ def explain(
     return "\n".join([f"; the nearest is {name}:", *lines])
 
 
-def _compared(request: RecordedRequest, fields: Collection[str]) -> dict[str, Any]:
+def _compared(request: RecordedRequest, fields: Collection[str], by_size: bool) -> dict[str, Any]:
     """Return the values to compare. A body that is neither JSON nor text, or the size of a body, is in a dict."""
-    body = request.body
-    if body is None and (form := request.body_base64 or request.left_out):
-        body = {"left_out" if request.left_out else "base64": form}
+    body = {"left_out": request.left_out} if by_size else request.body
+    if not by_size and request.body_base64:
+        body = {"base64": request.body_base64}
     values = {"method": request.method.upper(), "url": request.url, "body": body}
     return {name: value for name, value in values.items() if name in fields}
 

@@ -390,9 +390,9 @@ def describe_request(
     Its URL and its body still contain secrets, which `redact_request` overwrites.
     """
     request = RecordedRequest(method=method, url=url, headers=keep_headers(headers))
-    if not content:
-        return request
-    return _with_body(request, content) if record_body else replace(request, left_out=f"{len(content)} bytes")
+    if record_body:
+        return with_body(request, content)
+    return replace(request, left_out=f"{len(content)} bytes") if content else request
 
 
 def credentials_in(headers: Headers, url: str = "") -> list[str]:
@@ -472,7 +472,10 @@ def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> Recorde
     )
 
 
-def _with_body(request: RecordedRequest, content: bytes) -> RecordedRequest:
+def with_body(request: RecordedRequest, content: bytes) -> RecordedRequest:
+    """Return `request` with a body as JSON, text or base64. Empty content is no body."""
+    if not content:
+        return request
     try:
         return replace(request, body=msgspec.json.decode(content))
     except (ValueError, RecursionError):

@@ -43,7 +43,7 @@ from streamtools.recording.files import (
     load_exchanges,
 )
 from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
-from streamtools.recording.matching import FIELDS, Match, SentRequest, describe, explain, make_matcher
+from streamtools.recording.matching import FIELDS, Match, describe, explain, make_matcher
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached_fault
 from streamtools.recording.redaction import (
     Secret,
@@ -52,6 +52,7 @@ from streamtools.recording.redaction import (
     encode_secrets,
     keep_headers,
     redact_request,
+    with_body,
 )
 from streamtools.sources.transport import find_response
 
@@ -580,12 +581,9 @@ class ReplayTransport(ClientTransport):
     def _play(self, request: Any, content: bytes) -> tuple[RecordedExchange, _ReplayedBody]:
         url, headers = str(request.url), header_items(request.headers)
         secrets = encode_secrets([*self._redact, *credentials_in(headers, url)])
-        with_body, with_size = (
-            redact_request(describe_request(request.method, url, headers, content, record_body=whole), secrets)
-            for whole in (True, False)
-        )
+        sent = redact_request(with_body(describe_request(request.method, url, headers, content), content), secrets)
         with self._lock:
-            exchange = self._choose(SentRequest(with_body, with_size))
+            exchange = self._choose(sent)
         varied: PlaybackOptions = {} if self._vary is None else self._vary(exchange)
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options, **varied}
@@ -604,15 +602,15 @@ class ReplayTransport(ClientTransport):
         self._open_bodies = {*(other for other in self._open_bodies if not other.closed), body}
         return exchange, body
 
-    def _choose(self, sent: SentRequest) -> RecordedExchange:
+    def _choose(self, sent: RecordedRequest) -> RecordedExchange:
         candidates: list[RecordedExchange] = [*self.unplayed, *(reversed(self._played) if self._repeat else ())]
         for exchange in candidates:
-            if exchange.request is None or self._matches(sent.in_form_of(exchange.request), exchange.request):
+            if exchange.request is None or self._matches(sent, exchange.request):
                 self._played.append(exchange)
                 return exchange
         explanation = explain(sent, self.unplayed, self._played)
         explanation = explanation or f": all of its {len(self._exchanges)} exchanges have been played"
-        error = UnrecordedRequest(f"{describe(sent.with_body)} is not recorded in {self._path}{explanation}")
+        error = UnrecordedRequest(f"{describe(sent)} is not recorded in {self._path}{explanation}")
         self.errors.append(error)
         raise error
 

@@ -173,17 +173,11 @@ def _find(part: Sequence[Any], actual: Sequence[Event], at: int, *, last: bool) 
             return place
 
     def similarity(place: slice) -> int:
-        return sum(map(_similarity, part[:_SEARCH_WINDOW], actual[place]))
+        """Return 1 point for each event that matches, and 1 point for each event with the expected type."""
+        pairs = zip(part[:_SEARCH_WINDOW], actual[place], strict=False)
+        return sum(matches(one, other) + (_kind(one) == other.type) for one, other in pairs)
 
-    best = max(places, key=similarity)
-    if any(_similarity(one, other) for one in part for other in actual[best]):
-        return best
-    return slice(len(actual), len(actual)) if last else slice(at, at)
-
-
-def _similarity(expected: Any, actual: Event) -> int:
-    """Return 1 point if the event matches, and 1 point if it has the expected type."""
-    return matches(expected, actual) + (_kind(expected) == actual.type)
+    return max(places, key=similarity)
 
 
 def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:

@@ -116,7 +116,8 @@ def test_the_path_of_a_difference_is_shown(call: dict[str, object], where: str) 
 
 def test_the_events_of_a_gap_are_counted() -> None:
     assert message_of(RUN, [Start, ..., Warning]) == (
-        "  Start(run_id='run_1')\n  ... [step-start, text, call, executed, done]\n- Warning"
+        "  Start(run_id='run_1')\n  ... [step-start, text, call, executed]\n- Warning\n"
+        "+ Done(reason='finished', finish_reason='stop', raw_finish_reason=None, pending=[])"
     )
     assert message_of([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
 
@@ -183,6 +184,6 @@ def test_the_errors_in_a_gap_are_shown() -> None:
     """They may explain why other events are missing."""
     faults = [Error(Code.UPSTREAM_ERROR, "Not Found", status=404), Error(Code.TRUNCATED, "it broke off")]
 
-    assert "... [start, error(upstream_error: Not Found, 404), error(truncated: it broke off)]" in message_of(
-        [RUN[0], *faults], [..., Text("Hello")]
-    )
+    message = message_of([RUN[0], *faults], [..., Text("Hello")])
+    assert message.startswith("  ... [start, error(upstream_error: Not Found, 404)]\n- Text(text='Hello')\n+ Error(")
+    assert "it broke off" in message

@@ -289,10 +289,10 @@ def make_app(
     host names that requests may use in addition to `localhost` and IP addresses. At most `max_running` answers are
     written at the same time.
     """
-    page = _ChatPage(answerer, cookie, max_running)
+    page, documents = _ChatPage(answerer, cookie, max_running), make_documents()
     routes = [
-        Route("/", page.document),
-        Route("/debugger", page.debugger),
+        Route("/", HTMLResponse(documents.page), methods=["GET"]),
+        Route("/debugger", HTMLResponse(documents.debugger), methods=["GET"]),
         Route("/dissection", page.dissection),
         Route("/recording", page.recording),
         Route("/conversation", page.conversation),
@@ -303,7 +303,7 @@ def make_app(
     ]
     handlers = dict.fromkeys((HTTPException, *_STATUSES), _error_response)
     app = Starlette(routes=routes, lifespan=page.lifespan, exception_handlers=handlers)
-    return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
+    return Guard(app, hosts=hosts, policy=documents.policy, max_body=MAX_BODY)
 
 
 class _ChatPage:
@@ -326,12 +326,6 @@ class _ChatPage:
                 Runs(MemoryEventLog(), max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
             )
             yield
-
-    async def document(self, request: Request) -> Response:
-        return HTMLResponse(make_documents().page)
-
-    async def debugger(self, request: Request) -> Response:
-        return HTMLResponse(make_documents().debugger)
 
     async def dissection(self, request: Request) -> Response:
         path = self._find_recording(request)
