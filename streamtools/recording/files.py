@@ -414,7 +414,7 @@ class RecordingWriter:
 
     def chunk(self, data: bytes, at: float) -> None:
         """Add the bytes of one read. `at` is the time in milliseconds since the request was sent."""
-        self._pending.append((file_format.round_time(at), len(data)))
+        self._pending.append((at, len(data)))
         self._write_chunks(self._scrubber.feed(data))
 
     def end(self, kind: EndKind, at: float, error: str = "") -> None:

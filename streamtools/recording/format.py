@@ -144,7 +144,7 @@ def encode_head(head: ExchangeHead) -> bytes:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Return the line for a chunk, with a line feed."""
-    at, data = round_time(chunk.at), chunk.data
+    at, data = round(float(chunk.at), 3), chunk.data
     before = _CONTINUATION_BYTES.match(data)
     start = before.end() if before else 0
     after = _CUT_CHARACTER.search(data, max(start, len(data) - 3))
@@ -164,7 +164,7 @@ def encode_end(end: StreamEnd, *, size: int, digest: str) -> bytes:
 
     `size` is the total length of the chunks in bytes, and `digest` their SHA-256 digest in hexadecimal.
     """
-    line = Line(at=round_time(end.at), end=end.kind, error=end.error, bytes=size, sha256=digest)
+    line = Line(at=round(float(end.at), 3), end=end.kind, error=end.error, bytes=size, sha256=digest)
     return _encode(line) + b"\n"
 
 
@@ -195,10 +195,3 @@ def read_end(line: Line, at: float) -> StreamEnd | None:
             return StreamEnd(line.end, at, line.error)
         case _:
             return StreamEnd("reset", at, line.error)
-
-
-def round_time(at: float) -> float:
-    """Round a time in milliseconds to three decimals. Raises ValueError for a negative or infinite time."""
-    if not 0 <= at < float("inf"):
-        raise ValueError(f"a time must be 0 or more milliseconds, got {at!r}")
-    return round(float(at), 3)

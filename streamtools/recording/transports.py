@@ -54,7 +54,6 @@ from streamtools.recording.redaction import (
     redact_request,
     with_body,
 )
-from streamtools.sources.transport import find_response
 
 
 class RecordOptions(TypedDict, total=False):
@@ -140,7 +139,7 @@ class RecordedStream(RecordedBytes):
     """The result of `record`. It has the status and headers of the response, if there is one."""
 
     def __init__(self, stream: Any, file: ExchangeFile) -> None:
-        response = find_response(stream)
+        response = _response_of(stream)
         self.status_code: int | None = getattr(response, "status_code", None)
         self.headers: Any = getattr(response, "headers", None)
         self._file = file
@@ -166,6 +165,12 @@ class RecordedStream(RecordedBytes):
     def _end(self, error: Exception | None = None) -> None:
         super()._end(error)
         self._file.close()
+
+
+def _response_of(stream: Any) -> Any:
+    """Return `stream` or its attribute `response`, if that has `aiter_bytes()`. Returns None otherwise."""
+    candidates = (stream, getattr(stream, "response", None))
+    return next((each for each in candidates if callable(getattr(each, "aiter_bytes", None))), None)
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
@@ -526,8 +531,8 @@ class ReplayTransport(ClientTransport):
         self._exchanges = load_exchanges(path, self._redact)
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
-        self._open_bodies: set[ReplayBytes] = set()
-        self._with_faults: list[tuple[RecordedExchange, ReplayBytes]] = []
+        # The bodies that are still open, and those with an injected fault
+        self._bodies: list[tuple[RecordedExchange, ReplayBytes]] = []
         self.errors: list[RecordingError] = []
         """The errors of requests without a recording, and of recordings that could not be read to their end."""
 
@@ -540,7 +545,7 @@ class ReplayTransport(ClientTransport):
     def missed(self) -> list[str]:
         """One message for each injected fault that was not reached. Raises RecordingError for an invalid recording."""
         messages: list[str] = []
-        for exchange, body in self._with_faults:
+        for exchange, body in self._bodies:
             if (missed := body.missed()) is None:
                 continue
             fault, offset = missed
@@ -575,8 +580,8 @@ class ReplayTransport(ClientTransport):
         return body.response()
 
     async def _close(self, *, blocking: bool) -> None:
-        while self._open_bodies:
-            self._open_bodies.pop().close()
+        for _, body in self._bodies:
+            body.close()
 
     def _play(self, request: Any, content: bytes) -> tuple[RecordedExchange, _ReplayedBody]:
         url, headers = str(request.url), header_items(request.headers)
@@ -597,9 +602,8 @@ class ReplayTransport(ClientTransport):
         except BaseException:
             opened.close()
             raise
-        if body.playback.fault is not None:
-            self._with_faults.append((exchange, body))
-        self._open_bodies = {*(other for other in self._open_bodies if not other.closed), body}
+        kept = [each for each in self._bodies if not each[1].closed or each[1].playback.fault is not None]
+        self._bodies = [*kept, (exchange, body)]
         return exchange, body
 
     def _choose(self, sent: RecordedRequest) -> RecordedExchange:

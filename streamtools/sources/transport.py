@@ -201,28 +201,24 @@ async def unwind(iterator: AsyncIterator[Any]) -> None:
             await anext(iterator)
 
 
-def find_response(origin: object) -> Any:
-    """Return `origin` or its attribute `response`, if that has `aiter_bytes()`. Returns None otherwise."""
-    candidates = (origin, getattr(origin, "response", None))
-    return next((each for each in candidates if callable(getattr(each, "aiter_bytes", None))), None)
-
-
 def _response(origin: object) -> tuple[Any, bool]:
-    """Return the response of `origin`, which may be None, and whether to read its bytes."""
-    response = find_response(origin)
-    if response is None:
-        return None, False
-    has_objects = response is not origin and isinstance(origin, AsyncIterable | Iterable)
-    stream = getattr(response, "stream", None)  # httpx sets it for synchronous and asynchronous clients
-    synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
-    was_read = getattr(response, "is_stream_consumed", False) is True
-    if has_objects and (synchronous or was_read):
-        return response, False
-    if synchronous:
-        raise UnreadableSource("this response is synchronous; pass the response of an asynchronous client")
-    if was_read:
-        log.warning("response_read_before", advice="use `client.stream(…)`: this response was read to its end")
-    return response, True
+    """Return the response and whether to read its bytes.
+
+    The response is `origin` or its `response` attribute, or None if neither has `aiter_bytes()`.
+    """
+    for candidate in (origin, getattr(origin, "response", None)):
+        if callable(getattr(candidate, "aiter_bytes", None)):
+            has_objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
+            stream = getattr(candidate, "stream", None)  # httpx sets it for synchronous and asynchronous clients
+            synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
+            if has_objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
+                return candidate, False
+            if synchronous:
+                raise UnreadableSource("this response is synchronous; pass the response of an asynchronous client")
+            if getattr(candidate, "is_stream_consumed", False) is True:
+                log.warning("response_read_before", advice="use `client.stream(…)`: this response was read to its end")
+            return candidate, True
+    return None, False
 
 
 def _is_json(declared: str) -> bool:

@@ -164,17 +164,6 @@ def test_a_chunk_is_written_at_the_end_of_its_line(tmp_path: Path) -> None:
     assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path).chunks
 
 
-@pytest.mark.parametrize("at", [-1, float("nan"), float("inf")])
-def test_an_invalid_time_is_refused(at: float) -> None:
-    file = io.BytesIO()
-    writer = RecordingWriter(file, HEAD)
-    head = file.getvalue()
-    with pytest.raises(ValueError, match="milliseconds"):
-        writer.chunk(b"a", at)
-
-    assert head == file.getvalue()
-
-
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "blank": (b"\n \r\n", "is empty"),
