@@ -38,7 +38,7 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -188,10 +188,7 @@ def read_data(line: Line) -> bytes | None:
 
 def read_end(line: Line, at: float) -> StreamEnd | None:
     """Return the end of the response from an end line. Returns None for another line."""
-    match line.end:
-        case None:
-            return None
-        case "end" | "timeout" | "left":
-            return StreamEnd(line.end, at, line.error)
-        case _:
-            return StreamEnd("reset", at, line.error)
+    if line.end is None:
+        return None
+    kind: Any = line.end if line.end in get_args(EndKind) else "reset"
+    return StreamEnd(kind, at, line.error)
