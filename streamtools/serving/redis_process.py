@@ -45,6 +45,7 @@ log = Logger(__name__)
 _MAX_RUNS_PER_WRITE = 64
 _MAX_RUNS_PER_RENEWAL = 100
 _PAGE = 256  # maximum number of events that a slow reader fetches with one command
+_MAX_TAKEOVER_DELAY_S = 1.0  # maximum time between the expiry of a lease and the takeover
 _MAX_LISTEN_S = 5.0  # maximum duration of one blocking read
 END_TIMEOUT_S = 10.0
 """Maximum number of seconds that a task waits until the end of a run is written. After that, the task continues."""
@@ -372,19 +373,21 @@ class RedisProcess:
 
     async def _keep_leases(self) -> None:
         """Run the third task: renew leases, report readers to other processes, and take over expired runs."""
-        lease = milliseconds(self._settings.lease)
+        lease, renew_at = milliseconds(self._settings.lease), 0.0
         while True:
             try:
-                await self._renew()
-                for key in list(self.readers):  # the driving process sees this key when it renews the lease
-                    await self.server.client.execute("SET", self.server.run_keys(key).readers, 1, "PX", lease)
+                if (now := anyio.current_time()) >= renew_at:
+                    renew_at = now + self._settings.lease / 3
+                    await self._renew()
+                    for key in list(self.readers):  # the driving process sees this key when it renews the lease
+                        await self.server.client.execute("SET", self.server.run_keys(key).readers, 1, "PX", lease)
                 if anyio.current_time() >= self._take_over_from:
                     for key in await self.server.run_script(scripts.EXPIRED, (self._running_key,)):
                         self._tasks.start_soon(self._take_over, key.decode())
                 self._write_failed_at = None
             except Exception as error:
                 self._handle_outage(error)
-            await anyio.sleep(self._settings.lease / 3)
+            await anyio.sleep(min(self._settings.lease / 3, _MAX_TAKEOVER_DELAY_S))
 
     async def _renew(self) -> None:
         leased = list(self.leased.values())

@@ -312,6 +312,21 @@ async def test_a_closing_process_hands_its_runs_over(
     assert [0] == [lost.attempt for lost in site.losses]
 
 
+async def test_an_expired_lease_is_noticed_between_two_renewals(server: RedisServer, prefix: str) -> None:
+    """Leases are renewed every hundred seconds here."""
+    site = Site(server, prefix, weather_chat("text", None, 3), lease=300.0)
+    async with site.processes() as (here, there), open_client(server.url) as client:
+        run = await here.start(site.make(), owner="ann")
+        attachment = (await there.find(run.id, owner="ann")).attach()
+        events = [await anext(attachment) for _ in range(3)]
+        await client.execute("DEL", f"{prefix}:{{{run.journal.key}}}:lease")
+        await client.execute("ZADD", f"{prefix}:running", 0, run.journal.key)
+        with anyio.fail_after(20):
+            events += [event async for event in attachment]
+        await run.stop()
+    assert text_of(events) == "It is sunny in Oslo, and it is sunny in Rome as well."
+
+
 async def test_a_run_waits_for_a_process(server: RedisServer, prefix: str) -> None:
     """It was handed over while no other process was running."""
     site = Site(server, prefix, weather_chat("text", None, 3), lease=60.0)
