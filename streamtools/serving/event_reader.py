@@ -119,12 +119,19 @@ class EventReader:
             if self._driver is not None:
                 self._driver.cancel()
 
+    async def shut_down(self) -> None:
+        """End the response, because the server shuts down. A run is only stopped if it cannot continue elsewhere."""
+        if self._run is None or not self._run.outlives_process:
+            await self.stop()
+        elif self._driver is not None:
+            self._driver.cancel()
+
     async def deliver(self, writer: ResponseWriter, sink: EventSink, **options: Any) -> Exception | None:
         """Send all events to the client of `writer`, then `close`. Returns the exception that `read` raised, or None.
 
         `options` are those of `ResponseWriter.deliver`.
         """
-        options |= {"on_disconnect": self.leave, "on_shutdown": self.stop}
+        options |= {"on_disconnect": self.leave, "on_shutdown": self.shut_down}
         try:
             return await writer.deliver(partial(self.read, sink), **options)
         finally:

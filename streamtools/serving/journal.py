@@ -74,6 +74,11 @@ class Journal:
         self._retry_at = -math.inf  # after a timeout, the earliest time of the next write
 
     @property
+    def outlives_process(self) -> bool:
+        """Whether another process continues the run when this process closes."""
+        return False
+
+    @property
     def is_lost(self) -> bool:
         """Whether another process has taken the run over."""
         return False
@@ -103,6 +108,9 @@ class Journal:
         """From now on, leave out events that the log already has, from the waiting run or from a crashed process."""
         if earlier or self.written_before:
             self._next = _next_after(earlier, self.written_before)
+
+    async def check_lease(self) -> None:
+        """Raise `OwnerUnreachable` unless this process certainly drives the run."""
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
         """Store a decision about a call, if another process may take the run over.

@@ -508,8 +508,18 @@ class RedisJournal(Journal):
             self._process.store_soon(self._leased, "trace", self._run.trace)
 
     @property
+    def outlives_process(self) -> bool:
+        return self._store.recovers or self._run.id.endswith(NEXT)
+
+    @property
     def is_lost(self) -> bool:
         return self._leased.is_fenced
+
+    async def check_lease(self) -> None:
+        with anyio.move_on_after(self._store.lease):
+            if not await self._leased.is_lost():
+                return
+        raise OwnerUnreachable("Another process may drive the run. Repeat the decision.")
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
         leased, server = self._leased, self._process.server
@@ -518,7 +528,7 @@ class RedisJournal(Journal):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
     def _append(self, event: UIEvent) -> None:
-        if self._run.is_cut and (self._store.recovers or self._run.id.endswith(NEXT)):
+        if self._run.is_cut and self.outlives_process:
             self._leased.is_released = True
             self._process.write_soon(self._leased)
             return
@@ -570,6 +580,10 @@ class RemoteRun(Run):
         self._process = process
         self._key = self.journal.key
         self.journal.readable.set()
+
+    @property
+    def outlives_process(self) -> bool:
+        return True
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader that fetches the result of the run before it returns `done`."""

@@ -211,7 +211,11 @@ class Run(AsyncOnly, Checked, Deciding):
         if self.continued is not None:
             await self.continued.decide(call_id, decision)
         elif isinstance(self._events, Decidable):
-            self._events.decide(call_id, decision)
+            try:
+                self._events.decide(call_id, decision)
+            except DecisionRefused:
+                await self.journal.check_lease()
+                raise
             await self.journal.record_decision(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
         elif call_id in self.decisions:
@@ -287,6 +291,11 @@ class Run(AsyncOnly, Checked, Deciding):
         if self._driver is not None and not (self.has_done or self._driver.is_cancelled):
             self.is_cut = True
         self.cancel()
+
+    @property
+    def outlives_process(self) -> bool:
+        """Whether another process drives the run, or continues it when this process closes."""
+        return self.journal.outlives_process
 
     @property
     def is_entered(self) -> bool:
