@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,10 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import anyio
 import anyio.lowlevel
 
-from streamtools import ToolStream, sources
+from streamtools import ToolStream, chat, sources
+from streamtools.conversation import Ask, Chat, ScriptedModel
 from streamtools.errors import RunNotFound
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.runs import RedisStore, Runs
+from streamtools.runs import LostRun, RedisStore, Runs
 from tests.support.redis_server import RedisServer
 
 PAUSE = 0.005  # seconds between two events
@@ -154,6 +157,93 @@ async def idle(url: str, count: int) -> float:
         return (resident() - before) / count
 
 
+class Halting:
+    """A model that says `words` words, and then nothing."""
+
+    name, prefill, native_tool_calls = "halting", None, True
+
+    def __init__(self, words: int) -> None:
+        self._words = words
+        self.options: dict[str, Any] = {}
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        """Return an empty body."""
+        return {}
+
+    @asynccontextmanager
+    async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        """Yield the source of the answer."""
+        yield sources.events(self._say())
+
+    async def _say(self) -> AsyncIterator[SourceEvent]:
+        for number in range(self._words):
+            await anyio.lowlevel.checkpoint()
+            yield TextDelta(f"word {number} ")
+        await anyio.sleep_forever()
+
+
+def gap(url: str, words: int, lease: float, number: signal.Signals) -> float:
+    """Return the seconds for which a reader gets no text after the process of its run has received a signal."""
+    question, name = [{"role": "user", "content": "Go on."}], f"gap-{words}-{number}-{time.monotonic_ns()}"
+
+    def store(recover: Callable[[LostRun], Chat]) -> RedisStore:
+        return RedisStore(url, prefix=name, lease=lease, recover=recover)
+
+    async def drive() -> None:
+        async with Runs(store(lambda lost: chat(Halting(0), question, continue_from=lost))) as runs:
+            with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+                await runs.start(chat(Halting(words), question, run_id=name), owner="ann")
+                await anext(aiter(signals))
+
+    async def read() -> float:
+        def recover(lost: LostRun) -> Chat:
+            return chat(ScriptedModel(["And so on."]), question, continue_from=lost)
+
+        texts, sent = 0, 0.0
+        async with Runs(store(recover)) as runs:
+            while True:
+                try:
+                    run = await runs.find(name, owner="ann")
+                    break
+                except RunNotFound:
+                    await anyio.sleep(0.01)
+            async for event in run.attach():
+                texts += event.type == "text"
+                if texts == words and not sent:
+                    sent = time.monotonic()
+                    os.kill(pid, number)
+                elif texts > words:
+                    return time.monotonic() - sent
+        raise RuntimeError("The run was not continued.")
+
+    if not (pid := os.fork()):
+        anyio.run(drive)
+        os._exit(0)
+    try:
+        return anyio.run(read)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def traffic(url: str, runs_count: int, events: int) -> tuple[float, float, float]:
+    """Return commands, bytes to the server, and microseconds of the server, for each written event."""
+
+    async def figures() -> tuple[int, int, int]:
+        from redis.asyncio import Redis
+
+        async with Redis.from_url(url) as client:
+            commands, stats = await client.info("commandstats"), await client.info("stats")
+        each = [commands.get(f"cmdstat_{name}", {"calls": 0, "usec": 0}) for name in ("eval", "evalsha")]
+        return sum(e["calls"] for e in each), stats["total_net_input_bytes"], sum(e["usec"] for e in each)
+
+    before = anyio.run(figures)
+    anyio.run(many, RedisStore(url, prefix="traffic"), runs_count, events)
+    spent = [b - a for a, b in zip(before, anyio.run(figures), strict=True)]
+    commands, size, micros = (number / (runs_count * events) for number in spent)
+    return commands, size, micros
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -176,6 +266,15 @@ def main() -> None:
             wall, spent = anyio.run(many, log, count, events)
             told = count * events
             print(f"{name:12} {told / wall:,.0f} events a second with {count} runs, {1e6 * spent / told:.0f} µs each")
+        commands, size, micros = traffic(server.url, count, events)
+        print(f"{'append':12} {commands:.3f} scripts, {size:.0f} bytes, {micros:.1f} µs of Redis for each event")
+        few, most, lease = 10, 100 if smoke else 10_000, 1.0
+        cases = {"kill -9": (few, signal.SIGKILL), "SIGTERM": (few, signal.SIGTERM), "long log": (most, signal.SIGTERM)}
+        for name, (words, number) in cases.items():
+            gaps = sorted(gap(server.url, words, lease, number) for _ in range(1 if smoke else 5))
+            print(
+                f"{name:12} gap median {median(gaps):.2f} s, longest {gaps[-1]:.2f} s ({words} words, lease {lease} s)"
+            )
         print(f"{'idle':12} {anyio.run(idle, server.url, 50 if smoke else 10_000):.1f} kB a run")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from streamtools.conversation import Chat
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import RedisMessages
+from streamtools.tools import Tool
 
 _TOKEN = "stored[1] ~= token"
 
@@ -54,6 +58,26 @@ def _lost_message() -> None:
     RedisMessages.receive = lossy  # type: ignore[method-assign]
 
 
+def _double_continuation() -> None:
+    """The model of a continued run does not get the shown text, and repeats it."""
+    _change_shown(lambda shown: "")
+
+
+def _lost_pending_text() -> None:
+    """The text that the crashed process had not shown is not generated again."""
+    _change_shown(lambda shown: shown and shown + "pending")
+
+
+def _change_shown(change: Callable[[str], str]) -> None:
+    answer = Chat._next_answer
+    Chat._next_answer = lambda self, shown="": answer(self, change(shown))  # type: ignore[method-assign]
+
+
+def _tool_run_again() -> None:
+    """A call with an unknown outcome runs again, whatever its tool is."""
+    Tool.idempotent = property(lambda self: True, lambda self, value: None)  # type: ignore[assignment]
+
+
 def _replaced(script: str, *changes: tuple[str, str]) -> str:
     for old, new in changes:
         assert old in script, old
@@ -66,5 +90,8 @@ PLANTS = {
     "lease-without-epoch": _lease_without_epoch,
     "duplicate-append": _duplicate_append,
     "lost-message": _lost_message,
+    "double-continuation": _double_continuation,
+    "lost-pending-text": _lost_pending_text,
+    "tool-run-again": _tool_run_again,
 }
 """The planted faults by name."""

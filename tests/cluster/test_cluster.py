@@ -85,6 +85,18 @@ def _unreached(found: History) -> None:
     found.asked[0].answer = "OwnerUnreachable: no answer"
 
 
+def _text(text: str) -> Callable[[History], object]:
+    def write(found: History) -> None:
+        found.told["r"][2] = found.readings[0].events[2] = Text(text, seq=3)
+
+    return write
+
+
+def _not_continued(found: History) -> None:
+    found.told["r"][-1] = found.readings[0].events[-1] = Done("failed", None, None, [], seq=10)
+    del found.asked[1]  # the stop
+
+
 BROKEN: dict[str, tuple[str, Callable[[History], object]]] = {
     "an event twice": ("readers", _twice),
     "a missing event": ("readers", _gap),
@@ -95,6 +107,9 @@ BROKEN: dict[str, tuple[str, Callable[[History], object]]] = {
     "an effect twice": ("effects", lambda found: found.effects.append("r")),
     "an effect that is missing": ("effects", lambda found: found.effects.clear()),
     "an unknown outcome without a fault": ("faults", _unreasoned),
+    "lost text": ("texts", _text(PLAN.text[:-3])),
+    "repeated text": ("texts", _text(PLAN.text + PLAN.text[-3:])),
+    "a run that was not continued": ("texts", _not_continued),
     "a lost request": ("asked", _unreached),
     "an orphan": ("orphans", lambda found: found.left.append("log")),
 }

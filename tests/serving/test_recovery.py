@@ -145,36 +145,6 @@ async def test_a_tool_of_a_crashed_process(
     assert text_of(events) == "Done."
 
 
-async def test_a_question_waits_in_the_next_process(server: RedisServer, prefix: str) -> None:
-    bank, ledger = Bank(), MemoryLedger()
-
-    def make(**more: Any) -> Any:
-        model = ScriptedModel(["Paid."] if more else [calls(("pay", ANN)), "Paid."])
-        options: dict[str, Any] = {"approvals": ApprovalOptions(ask="now"), "runner": RunnerOptions(ledger=ledger)}
-        return chat(model, [QUESTION], tools=bank.tools, **options, **more)
-
-    site, events = Site(server, prefix, make, ledger=ledger), list[UIEvent]()
-    async with site.processes() as (here, there):
-        run = await here.start(make(), owner="ann")
-        found = await there.find(run.id, owner="ann")
-        with anyio.fail_after(20):
-            async for event in found.attach():
-                events.append(event)
-                if isinstance(event, ApprovalRequested):
-                    site.cut.cut()
-                    digest = event.digest
-                if isinstance(event, Warning):
-                    while not (questions := await found.questions()):
-                        await anyio.lowlevel.checkpoint()
-                    assert [digest] == [question.digest for question in questions]
-                    await found.approve(questions[0].call.id, digest=digest)
-            site.cut.restore()
-            await run.stop()
-    validate(events)
-    assert [("Ann", 5)] == bank.paid
-    assert text_of(events) == "Paid."
-
-
 @pytest.mark.parametrize("approved", [True, False])
 async def test_a_decision_counts_in_the_next_process(server: RedisServer, prefix: str, approved: bool) -> None:
     """The process crashes before the decided call starts, while another call takes the only place."""
