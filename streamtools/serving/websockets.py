@@ -485,7 +485,7 @@ class _Connection:
 
         async def stop() -> None:
             for conversation in self.answers:
-                self._cancel(None, conversation, shuts_down=True)
+                self._cancel(None, conversation)
 
         deliver = partial(self.socket.writer.deliver, work)
         await self.socket.serve(deliver, listen=listen, on_disconnect=self._leave, on_shutdown=stop)
@@ -537,24 +537,22 @@ class _Connection:
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.")
         answers.append(_Answer(frame, self.make_sink(conversation)))
 
-    def _cancel(self, run_id: str | None, conversation: str | None, *, shuts_down: bool = False) -> None:
+    def _cancel(self, run_id: str | None, conversation: str | None) -> None:
         """Stop the first answer that has not ended and was not stopped before.
 
-        With `run_id`, stop that answer only if its run has this id. If the server `shuts_down`, a run that can continue
-        elsewhere is not stopped.
+        With `run_id`, stop that answer only if its run has this id.
         """
         for answer in self.answers.get(conversation, ()):
             if not (answer.is_cancelled or type(answer.sink.last) is Done):
                 if run_id in (None, answer.sink.run_id):
                     answer.is_cancelled = True
-                    if answer.reader is not None:
-                        end = answer.reader.shut_down if shuts_down else answer.reader.stop
-                        self.group.start_soon(self._stop, end, conversation)
+                    self.group.start_soon(self._stop, answer.reader, conversation)
                 return
 
-    async def _stop(self, end: Callable[[], Awaitable[None]], conversation: str | None) -> None:
+    async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
         try:
-            await end()
+            if reader is not None:
+                await (reader.shut_down() if self.socket.shutdown.over else reader.stop())
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
 
