@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable
+from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, OwnerUnreachable
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
