@@ -235,13 +235,12 @@ def _values(text: str) -> Iterator[Any]:
 def _read_calls(value: Any) -> list[DecidedCall] | None:
     """Return the calls in the decision `value`. Returns None if `value` is not a decision."""
     if isinstance(value, dict) and "tools" in value:  # the requested form
-        listed = value["tools"]
-        return _read_calls(listed) if isinstance(listed, list) else [] if listed is None else None
-    if isinstance(value, list):  # only the list of calls
-        calls = [call for item in value if (call := _read_call(item)) is not None]
-        return [call for call in calls if call.name] if calls or not value else None
-    only = _read_call(value)  # a single call
-    return None if only is None else [only] if only.name else []
+        value = [] if value["tools"] is None else value["tools"]
+        if not isinstance(value, list):
+            return None
+    listed = value if isinstance(value, list) else [value]  # the list of calls, or a single call
+    calls = [call for item in listed if (call := _read_call(item)) is not None]
+    return [call for call in calls if call.name] if calls or not listed else None
 
 
 def _read_call(value: Any) -> DecidedCall | None:

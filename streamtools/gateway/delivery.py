@@ -142,11 +142,9 @@ class Delivery:
         route = primary.fallbacks[request.at - 1] if request.at else primary
         self._begun = False
         fault: HTTPException | None = None
-        arguments: dict[str, Any] = {"headers": route.headers, "follow_redirects": False}
-        if route.method == "POST":
-            arguments["content"] = request.body
+        options: dict[str, Any] = {"headers": route.headers, "content": request.body, "follow_redirects": False}
         try:
-            async with route.client.stream(route.method, route.url(request.endpoint), **arguments) as response:
+            async with route.client.stream(route.method, route.url(request.endpoint), **options) as response:
                 headers = decode_headers(response.headers.raw)
                 if 300 <= response.status_code < 400:
                     fault = HTTPException(502, "the upstream redirects to another address; redirects are not followed")

@@ -84,8 +84,8 @@ def path_for(path: str, endpoint: str) -> str:
     return f"{path.rstrip('/').removesuffix(end)}/{endpoint}"
 
 
-def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
-    """Convert a client's headers for a chat completions request.
+def headers_for(client: Client, headers: Iterable[tuple[str, str]], content_type: str = JSON) -> Headers:
+    """Convert a client's headers for a chat completions request, whose body has the `content_type`.
 
     Of an Anthropic client, the key in `x-api-key` becomes a bearer token, and the `anthropic-` headers are dropped.
     """
@@ -95,7 +95,7 @@ def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
         kept = [header for header in kept if not header[0].lower().startswith(("x-api-key", "anthropic-"))]
         if not any(name.lower() == "authorization" for name, _ in kept):
             kept += keys[:1]
-    return [*kept, ("content-type", JSON)]
+    return [*kept, ("content-type", content_type)]
 
 
 def is_encoded_twice(headers: Iterable[tuple[str, str]]) -> bool:

@@ -314,11 +314,10 @@ class _Gateway:
             if (name in _PASSED_HEADERS or name.startswith("openai-"))
             and not (hides_client_key and name in ("authorization", "x-api-key"))
         ]
-        content_type = request.headers.get("content-type", http.JSON)
-        headers = [header for header in http.headers_for(client_api, headers) if header[0] != "content-type"]
+        headers = http.headers_for(client_api, headers, request.headers.get("content-type", http.JSON))
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
-        headers += [("content-type", content_type), ("accept-encoding", "identity")]
+        headers.append(("accept-encoding", "identity"))
         upstreams = [(self.upstream, headers)]
         upstreams += [(httpx.URL(each.url), each.headers(headers)) for each in self.rewrite.fallbacks]
         first, *others = (

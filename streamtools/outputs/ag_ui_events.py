@@ -26,7 +26,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.events import COMPLETE, Done, Error, Partial
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature
 from streamtools.outputs.sse import encode_part, present, to_json
 
 PROTOCOL_VERSION = "1.0"
@@ -120,9 +120,9 @@ class AGUIEncoder(FrontEndEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
 
-    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
+    def _write_call(self, call: ToolCall, open_call: SentCall, signature: Signature | None) -> bytes:
         written = b"" if open_call.has_deltas else self._write_call_delta(call.id, to_json(call.arguments).decode())
-        written += self._write_signature("tool-call", call.id, call_signature(call, self._provider_format))
+        written += self._write_signature("tool-call", call.id, signature)
         return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
 
     def _write_signature(self, subtype: str, id: str, signature: Signature | None) -> bytes:

@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
 from streamtools.events import COMPLETE, Call, Done, Error, Partial, Start, UIEvent, Usage
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
 Target: TypeAlias = Literal[5, 6, 7]
@@ -123,8 +123,7 @@ class AISDKEncoder(FrontEndEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
 
-    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
-        signature = call_signature(call, self._provider_format)
+    def _write_call(self, call: ToolCall, open_call: SentCall, signature: Signature | None) -> bytes:
         return encode_part(
             "tool-input-available",
             toolCallId=call.id,

@@ -137,16 +137,6 @@ def reasoning_signature(event: events.Reasoning, format: str | None) -> Signatur
     return Signature("openai", details=entries, is_reasoning=True) if entries else None
 
 
-def text_signature(event: events.Raw) -> Signature | None:
-    """Return the signature in `event` for the text before the event, or None. Only Gemini signs text."""
-    signature = event.data.get("thoughtSignature") if isinstance(event.data, dict) else None
-    return Signature("gemini", signature) if isinstance(signature, str) and signature else None
-
-
-def call_signature(call: ToolCall, format: str | None) -> Signature | None:
-    return Signature(format, call.signature) if call.signature and format else None
-
-
 # The encoder.
 
 Channel: TypeAlias = Literal["text", "reasoning"]
@@ -215,8 +205,10 @@ class FrontEndEncoder(Checked, ABC):
                 return self._add_text("text", text)
             case events.Reasoning():
                 return self._add_reasoning(event)
+            case events.Raw({"thoughtSignature": str() as signature}, format="gemini", about="text") if signature:
+                return self._sign_text(Signature("gemini", signature))
             case events.Raw(format="gemini", about="text"):
-                return self._sign_text(text_signature(event))
+                return self._sign_text(None)
             case events.Start(run_id):
                 return self._begin(run_id)
             case events.StepStart(step, format=format):
@@ -356,7 +348,9 @@ class FrontEndEncoder(Checked, ABC):
         written = self._start_call(call.id, call.name)
         open_call = self._calls[call.id]
         open_call.complete = True
-        return written + self._write_call(call, open_call)
+        format = self._provider_format
+        signature = Signature(format, call.signature) if call.signature and format else None
+        return written + self._write_call(call, open_call, signature)
 
     def _end_call_without_result(self, error: events.Error) -> bytes:
         assert error.call_id is not None
@@ -411,8 +405,11 @@ class FrontEndEncoder(Checked, ABC):
     def _write_call_delta(self, call_id: str, text: str) -> bytes: ...
 
     @abstractmethod
-    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
-        """Return the rest of a call whose start was sent: its complete arguments, and the part that ends them."""
+    def _write_call(self, call: ToolCall, open_call: SentCall, signature: Signature | None) -> bytes:
+        """Return the rest of a call whose start was sent: its complete arguments, and the part that ends them.
+
+        `signature` is the signature of the call, if it has one.
+        """
 
     def _write_approval_request(self, call: ToolCall) -> bytes:
         """Return a request for the approval of a call.

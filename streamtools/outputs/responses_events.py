@@ -82,6 +82,14 @@ class ResponsesEncoder(CompletionEncoder):
         data = {"type": type, "sequence_number": self._sequence_number - 1, **members}
         return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json(data))
 
+    def _add_item(self, prefix: str, type: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Add an item to the response. Returns it, and the bytes of its start."""
+        written = self._begin() + self._close_item()
+        index = len(self._response["output"])
+        item = {"id": f"{prefix}_{self._token}_{index}", "type": type, "status": "in_progress", **fields}
+        self._response["output"].append(item)
+        return item, written + self._event("response.output_item.added", output_index=index, item=item)
+
     # Text and reasoning.
 
     def _write_text(self, text: str) -> bytes:
@@ -99,18 +107,15 @@ class ResponsesEncoder(CompletionEncoder):
         return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_fields, to_json(text))
 
     def _start_item(self, type: str) -> bytes:
-        written = self._begin() + self._close_item()
-        output = self._response["output"]
-        index, id = len(output), f"{'msg' if type == 'message' else 'rs'}_{self._token}_{len(output)}"
-        item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
-        item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
-        output.append(item)
-        self._open_item = item
+        if type == "message":
+            self._open_item, written = self._add_item("msg", type, role="assistant", content=[])
+        else:
+            self._open_item, written = self._add_item("rs", type, summary=[], content=[])
         self._text_pieces = []
-        self._item_fields = {"item_id": id, "output_index": index, "content_index": 0}
+        index = len(self._response["output"]) - 1
+        self._item_fields = {"item_id": self._open_item["id"], "output_index": index, "content_index": 0}
         self._text_fields = {"logprobs": []} if type == "message" else {}
         self._delta_fields = b"," + to_json(self._item_fields | self._text_fields)[1:-1] + b","
-        written += self._event("response.output_item.added", output_index=index, item=item)
         return written + self._event("response.content_part.added", **self._item_fields, part=_part(type, ""))
 
     def _close_item(self, status: str = "completed") -> bytes:
@@ -131,16 +136,11 @@ class ResponsesEncoder(CompletionEncoder):
     # Calls.
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
-        written = self._begin() + self._close_item()
-        output = self._response["output"]
-        is_custom = name in self._custom
-        type, prefix = ("custom_tool_call", "ctc") if is_custom else ("function_call", "fc")
-        item = {"id": f"{prefix}_{self._token}_{len(output)}", "type": type, "call_id": call_id, "name": name}
-        item |= {"input": ""} if is_custom else {"arguments": ""}
-        item["status"] = "in_progress"
-        self._calls[call_id] = len(output), []
-        output.append(item)
-        written += self._event("response.output_item.added", output_index=len(output) - 1, item=item)
+        if name in self._custom:
+            _, written = self._add_item("ctc", "custom_tool_call", call_id=call_id, name=name, input="")
+        else:
+            _, written = self._add_item("fc", "function_call", call_id=call_id, name=name, arguments="")
+        self._calls[call_id] = len(self._response["output"]) - 1, []
         return written + (self._write_arguments(call_id, arguments) if arguments else b"")
 
     def _write_arguments(self, call_id: str, text: str) -> bytes:

@@ -155,8 +155,7 @@ class ChatCompletions(FrameAdapter):
 
     def _read_chunk(self, chunk: dict[str, Any], choices: list[dict[str, Any]], events: list[SourceEvent]) -> bool:
         """Append the events of `chunk`. Returns whether it also has data that must be passed on as `raw`."""
-        if not (self._response_id and self._model):  # Azure's first chunk has neither
-            self._name_response(chunk.get("id"), chunk.get("model"))
+        self._name_response(chunk.get("id"), chunk.get("model"))  # Azure's first chunk has neither
         more = not choices
         for choice in choices:
             reason, delta = choice.get("finish_reason"), choice.get("delta")
