@@ -629,9 +629,12 @@ class FrameAdapter(Adapter):
         return None
 
     def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error if the value is an error in another format. Forward any other value as `raw`."""
-        is_bare_error = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
-        if frame.event == "error" or is_bare_error:
+        """Append an error if the value has the shape of an error in any format. Forward any other value as `raw`."""
+        first = value[0] if isinstance(value, list) and value else value
+        known = first if isinstance(first, dict) else {}
+        is_bare_error = not isinstance(known.get("type"), str) and known.get("error")
+        is_error = "choices" not in known and "error" in (known.get("object"), known.get("type"))
+        if frame.event == "error" or is_bare_error or is_error:
             self._report(value, events)
         else:
             self._pass_not_understood(frame, value, events)

@@ -80,7 +80,7 @@ _FURTHER_COUNTS = {  # added to the counts of Gemini: its input excludes tool re
 
 # Keys of error objects, and attributes of exceptions, in the order in which they are tried.
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
-_KINDS = ("type", "name", "code")
+_KINDS = ("type", "name", "code", "request_id")  # Anthropic's support requires the id of the request
 _BODIES = ("body", "error", "details")  # in exceptions of the SDKs of OpenAI and Anthropic, Ollama, and Google
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
@@ -135,8 +135,8 @@ def url_of(response: object) -> str | None:
 class Fault(NamedTuple):
     """An error that a provider reports.
 
-    `message` may be shown to users. `kind` holds the types and codes of the error, only for the log. `status` is the
-    HTTP status, or None.
+    `message` may be shown to users. `kind` holds the types and codes of the error and the id of the request, only for
+    the log. `status` is the HTTP status, or None.
     """
 
     message: str

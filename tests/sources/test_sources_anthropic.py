@@ -405,7 +405,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             [{"type": "error", "error": {"type": "api_error", "message": "again"}}],
             end(),
         ),
-        [TextDelta("a"), SourceError("Overloaded", cause="overloaded_error req_1")],
+        [TextDelta("a"), SourceError("Overloaded", cause="req_1 overloaded_error")],
     ),
     "an error with a name and no type": (
         [sse({"error": {"type": "api_error", "message": "no"}}, "error"), *frames(end())],

@@ -32,7 +32,7 @@ from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWar
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, names, object_in, objects, read_fault, read_usage, string
+from streamtools.sources.provider_terms import Fault, names, object_in, objects, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
@@ -158,13 +158,6 @@ class Anthropic(FrameAdapter):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
         self._report_usage(read_usage(self._tokens, excludes_cache=True), events)
-
-    def _report(self, value: Any, events: list[SourceEvent]) -> None:
-        fault = read_fault(value)
-        request = string(value.get("request_id")) if isinstance(value, dict) else None
-        if request is not None:  # Anthropic's support requires the id of the request
-            fault = fault._replace(kind=f"{fault.kind} {bounded(request, 100)}".strip())
-        self._fail(fault, events)
 
     # Methods for blocks.
 

@@ -231,16 +231,6 @@ class ChatCompletions(FrameAdapter):
             fault = fault._replace(failed_generation=None)
         super()._fail(fault, events)
 
-    def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error if the value has one of the less common error shapes. Otherwise append it as `raw`."""
-        known = value if isinstance(value, dict) else {}
-        is_error = "choices" not in known and "error" in (known.get("object"), known.get("type"))
-        first = value[0] if isinstance(value, list) and value else None
-        if is_error or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
-            self._report(value, events)
-        else:
-            self._pass_not_understood(frame, value, events)
-
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
         """Append the text of a delta. `content` may be a list of parts."""
         for part in content if isinstance(content, list) else (content,):
