@@ -17,6 +17,7 @@ import msgspec
 from streamtools.history import Message, read_messages
 from streamtools.history.content import read_content, string_at, text_in
 from streamtools.json_values import compact, decode, writable
+from streamtools.sources.provider_terms import object_in, objects
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.schemas import REFUSED_AT_THE_TOP
 from streamtools.tools.tool_choice import parse_choice
@@ -119,11 +120,10 @@ def _read_chat(body: Body) -> ClientRequest:
     modalities = body.get("modalities")
     if isinstance(modalities, list) and any(modality != "text" for modality in modalities):
         raise InvalidRequest("Only text answers are supported. Leave `modalities` out.", "modalities")
-    stream_options = body.get("stream_options")
     return ClientRequest(
         **_common_fields("openai", body),
         history=_history(body.get("messages"), "messages"),
-        include_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
+        include_usage=object_in(body, "stream_options").get("include_usage") is True,
         options={name: value for name, value in body.items() if name not in _CHAT_FIELDS},
     )
 
@@ -155,14 +155,11 @@ def _read_responses(body: Body) -> ClientRequest:
     common = _common_fields("responses", body)
     items = body.get("input")
     options = _passed_options(body, _RESPONSES_FIELDS) | _renamed(body, max_output_tokens="max_tokens")
-    reasoning = body.get("reasoning")
-    if isinstance(reasoning, dict) and reasoning.get("effort"):
-        options["reasoning_effort"] = reasoning["effort"]
-    text = found if isinstance(found := body.get("text"), dict) else {}
-    options |= _renamed(text, "verbosity")
-    if isinstance(answer_format := text.get("format"), dict) and answer_format.get("type") != "text":
+    text = object_in(body, "text")
+    options |= _renamed(text, "verbosity") | _renamed(object_in(body, "reasoning"), effort="reasoning_effort")
+    answer_format = object_in(text, "format")
+    if answer_format and (kind := answer_format.get("type")) != "text":
         schema = {name: value for name, value in answer_format.items() if name != "type"}
-        kind = answer_format.get("type")
         options["response_format"] = {"type": kind} | ({"json_schema": schema} if kind == "json_schema" else {})
     return ClientRequest(
         **common,
@@ -192,16 +189,12 @@ def _read_anthropic(body: Body) -> ClientRequest:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported: only Anthropic runs it. Declare a function tool.", name)
     common = _common_fields("anthropic", body)
-    choice = body.get("tool_choice")
-    common["parallel"] = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
+    common["parallel"] = object_in(body, "tool_choice").get("disable_parallel_tool_use") is not True
     options = _passed_options(body, _MESSAGES_FIELDS) | _renamed(body, "max_tokens", stop_sequences="stop")
-    if isinstance(metadata := body.get("metadata"), dict):
-        options |= _renamed(metadata, user_id="user")
-    config = body.get("output_config")
-    if isinstance(config, dict):
-        options |= _renamed(config, effort="reasoning_effort")
-    answer_format = config.get("format") if isinstance(config, dict) else body.get("output_format")
-    if isinstance(answer_format, dict) and answer_format.get("type") == "json_schema":
+    config = object_in(body, "output_config")
+    options |= _renamed(object_in(body, "metadata"), user_id="user") | _renamed(config, effort="reasoning_effort")
+    answer_format = object_in(config, "format") or object_in(body, "output_format")
+    if answer_format.get("type") == "json_schema":
         schema = {"name": "answer", "schema": answer_format.get("schema"), "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
     return ClientRequest(
@@ -304,9 +297,8 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
     allowed: tuple[str, ...] | None = None
     if isinstance(given_choice, dict) and given_choice.get("type") == "allowed_tools":
         # Chat completions nest the list: {"type": "allowed_tools", "allowed_tools": {"tools": …}}. Responses does not.
-        holder = inner if isinstance(inner := given_choice.get("allowed_tools"), dict) else given_choice
-        listed = holder.get("tools")
-        found = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+        holder = object_in(given_choice, "allowed_tools") or given_choice
+        found = objects(holder.get("tools"))
         # {"type": "function", "name": …} or {"type": "function", "function": {"name": …}}
         names = (string_at(tool, "name") or string_at(tool.get(str(tool.get("type"))), "name") for tool in found)
         allowed = tuple(filter(None, names))

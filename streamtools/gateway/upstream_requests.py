@@ -23,6 +23,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
 from streamtools.outputs.sse import to_json
 from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
+from streamtools.sources.provider_terms import object_in
 from streamtools.tools.schemas import inline
 
 _log = Logger(__name__)
@@ -159,8 +160,7 @@ def write_request(
     else:
         body |= _tools(request)
     body |= request.options | {"stream": request.streamed}
-    requested = request.body.get("stream_options") if request.client == "openai" else None
-    stream_options = dict(requested) if isinstance(requested, dict) else {}
+    stream_options = dict(object_in(request.body, "stream_options")) if request.client == "openai" else {}
     if request.include_usage:
         stream_options["include_usage"] = True
     if request.streamed and stream_options:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
+from itertools import count
 from typing import Any
 
 from streamtools import events
@@ -41,7 +42,7 @@ class AnthropicEncoder(CompletionEncoder):
         super().__init__(call_deltas=call_deltas, custom=custom)
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
-        self._block_count = 0
+        self._block_indexes = count()
         self._open_type: str | None = None  # type of the open block; None if no block is open or it is a call
         self._index = 0  # index of the open block
         self._delta_prefix = b""  # bytes before the JSON of each delta of that block
@@ -72,7 +73,7 @@ class AnthropicEncoder(CompletionEncoder):
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_block()
-        self._call_blocks[call_id] = index = self._next_index()
+        self._call_blocks[call_id] = index = next(self._block_indexes)
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
         written += _event("content_block_start", index=index, content_block=block)
         return written + (self._write_arguments(call_id, arguments) if arguments else b"")
@@ -99,7 +100,7 @@ class AnthropicEncoder(CompletionEncoder):
     def _open_block(self, type: str) -> bytes:
         written = self._begin() + self._close_block()
         self._open_type = type
-        self._index = index = self._next_index()
+        self._index = index = next(self._block_indexes)
         head = {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta"}}
         self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % type.encode()
         block = {"type": type, type: "", **({"signature": ""} if type == "thinking" else {})}
@@ -110,10 +111,6 @@ class AnthropicEncoder(CompletionEncoder):
             return b""
         self._open_type = None
         return _event("content_block_stop", index=self._index)
-
-    def _next_index(self) -> int:
-        self._block_count += 1
-        return self._block_count - 1
 
 
 def _event(type: str, **members: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Mapping
+from itertools import count
 from typing import Any
 
 from streamtools import events
@@ -64,7 +65,7 @@ class ResponsesEncoder(CompletionEncoder):
             **repeated,
         }
         self._token = token  # a part of all ids of the response
-        self._sequence_number = 0  # the sequence number of the next event
+        self._sequence_numbers = count()
         self._open_item: dict[str, Any] | None = None  # the open item; None if no item is open or it is a call
         self._text_pieces: list[str] = []  # pieces of the text of the open item
         self._item_fields: dict[str, Any] = {}  # fields that identify the open item in its events
@@ -78,8 +79,7 @@ class ResponsesEncoder(CompletionEncoder):
         return created + self._event("response.in_progress", response=self._response)
 
     def _event(self, type: str, **members: Any) -> bytes:
-        self._sequence_number += 1
-        data = {"type": type, "sequence_number": self._sequence_number - 1, **members}
+        data = {"type": type, "sequence_number": next(self._sequence_numbers), **members}
         return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json(data))
 
     def _add_item(self, prefix: str, type: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
@@ -101,9 +101,8 @@ class ResponsesEncoder(CompletionEncoder):
     def _write_delta(self, type: str, text: str) -> bytes:
         opened = b"" if self._open_item and self._open_item["type"] == type else self._start_item(type)
         self._text_pieces.append(text)
-        self._sequence_number += 1
         name = b"response.%b.delta" % _text_kind(type).encode()
-        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._sequence_number - 1)
+        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, next(self._sequence_numbers))
         return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_fields, to_json(text))
 
     def _start_item(self, type: str) -> bytes:
