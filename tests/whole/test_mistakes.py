@@ -16,29 +16,12 @@ import pytest
 from pydantic import BaseModel
 
 import streamtools
-from streamtools import (
-    ApprovalOptions,
-    Guards,
-    Parser,
-    RunnerOptions,
-    TextOptions,
-    Tool,
-    ToolContext,
-    ToolStream,
-    chat,
-    parse,
-    replay,
-    rules,
-    sources,
-    tool,
-)
+from streamtools import ApprovalOptions, RunnerOptions, Tool, ToolContext, ToolStream, chat, replay, sources, tool
 from streamtools.calls import ToolCall
-from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
-from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError, UnreadableSource
+from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel
+from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError
 from streamtools.events import NativeToolCall, UIEvent
 from streamtools.history import read_messages
-from streamtools.outputs import asgi
-from streamtools.recording import shipped
 from streamtools.runs import Runs
 from streamtools.serving.event_reader import EventReader, EventSink
 from streamtools.tools import MemoryLedger
@@ -47,11 +30,6 @@ from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
-
-
-def moved(name: str) -> Any:
-    """Return keyword arguments with a name that is now a field of an option object."""
-    return {name: 1}
 
 
 async def read(stream: ToolStream) -> list[UIEvent]:
@@ -81,156 +59,6 @@ async def entered() -> Any:
 
 LOCAL = OpenAIChat("m", base_url="http://127.0.0.1:1/v1")
 QUESTION = [{"role": "user", "content": "Hello"}]
-MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "a parameter of a model that is misspelled": (
-        lambda: OpenAIChat("m", base_ulr="http://x/v1"),
-        *(TypeError, "OpenAIChat has no parameter 'base_ulr'; did you mean 'base_url'?"),
-    ),
-    "a time that is none": (
-        lambda: OpenAIChat("m", timeout="soon"),
-        *(TypeError, "`timeout` must be a Timeouts, a number of seconds, or None, got 'soon'"),
-    ),
-    "a model by its name": (
-        lambda: chat("gpt-4o", []),  # type: ignore[arg-type]
-        *(TypeError, "such as OpenAIChat('gpt-4o') of streamtools.conversation"),
-    ),
-    "a dialect by a part of its id": (
-        lambda: parse("a", dialects="hermes"),
-        *(ValueError, "no dialect 'hermes'; did you mean 'hermes_json'?"),
-    ),
-    "a dialect that is misspelled": (
-        lambda: parse("a", dialects=["tilde_fense"]),
-        *(ValueError, "no dialect 'tilde_fense'; did you mean 'tilde_fence'?"),
-    ),
-    "a parameter of a stream": (
-        lambda: ToolStream(sources.text("a"), dialect="auto"),  # type: ignore[arg-type]
-        *(TypeError, "ToolStream() has no parameter 'dialect'; did you mean 'dialects'?"),
-    ),
-    "a parameter of a stream that is an option of the runner": (
-        lambda: ToolStream(sources.text("a"), **moved("timeout")),
-        *(TypeError, "ToolStream() has no parameter 'timeout'; write runner=RunnerOptions(timeout=...)"),
-    ),
-    "a parameter of a chat that is an option of the output": (
-        lambda: chat(LOCAL, [], **moved("retries")),
-        *(TypeError, "chat() has no parameter 'retries'; write output=OutputOptions(retries=...)"),
-    ),
-    "a judge that is only a function": (
-        lambda: TextOptions(judge=bool),  # type: ignore[arg-type]
-        *(TypeError, "judge must be a TextJudge, such as TextJudge(ask=...), got bool"),
-    ),
-    "a callback that is no function": (
-        lambda: RunnerOptions(on_result="log"),  # type: ignore[arg-type]
-        *(TypeError, "on_result must be callable as on_result(call, outcome), got str"),
-    ),
-    "an example that is a text": (
-        lambda: RequestOptions(few_shot=["a"]),  # type: ignore[list-item]
-        *(TypeError, "few_shot must be a bool or a list of Example objects, got ['a']"),
-    ),
-    "a parameter of a parser": (
-        lambda: parse("a", dialect="auto"),  # type: ignore[call-arg]
-        *(TypeError, "Parser() has no parameter 'dialect'; did you mean 'dialects'?"),
-    ),
-    "a parameter of a chat": (
-        lambda: chat(LOCAL, [], max_step=3),  # type: ignore[call-arg]
-        *(TypeError, "chat() has no parameter 'max_step'; did you mean 'max_steps'?"),
-    ),
-    "a definition for a provider": (
-        lambda: ToolStream(sources.text("a"), tools=[DEFINITION]),
-        *(TypeError, "Write `tool(function, name=…, parameters=SCHEMA)`"),
-    ),
-    "bytes as a text": (lambda: parse(b"abc"), TypeError, "got bytes: decode bytes, or let `streamtools.sources`"),  # type: ignore[arg-type]
-    "bytes as a delta": (lambda: parse([b"abc"]), TypeError, "a delta must be a str, got bytes: decode bytes"),  # type: ignore[list-item]
-    "nothing as a delta": (lambda: Parser().feed(None), TypeError, "a delta must be a str, got NoneType"),  # type: ignore[arg-type]
-    "a request that was not awaited": (lambda: sources.openai(create()), UnreadableSource, "await it first"),
-    "a stream that was not entered": (lambda: sources.openai(entered()), UnreadableSource, "enter it first"),
-    "a whole answer": (
-        lambda: sources.openai(Completion()),
-        *(UnreadableSource, "is a whole answer and not a stream: request a stream with `stream=True`"),
-    ),
-    "one message": (
-        lambda: chat(LOCAL, QUESTION[0]),  # type: ignore[arg-type]
-        *(ValueError, 'messages must be a list such as [{"role": "user", "content": "Hello"}], got dict'),
-    ),
-    "messages that are texts": (
-        lambda: read_messages(["Hello"]),  # type: ignore[list-item]
-        *(ValueError, 'message 0: a message must be an object such as {"role": "user", "content": "Hello"}, got str'),
-    ),
-    "a class of a model": (lambda: chat(OpenAIChat, []), TypeError, "must be called: OpenAIChat(...)"),  # type: ignore[arg-type]
-    "a system prompt": (
-        lambda: chat(LOCAL, [], system="Be brief."),  # type: ignore[call-arg]
-        *(TypeError, 'chat() has no parameter \'system\'; write {"role": "system", ...} as the first message'),
-    ),
-    "a field of the options as a field of the body": (
-        lambda: chat(LOCAL, [], request={"few_shot": True}),
-        *(TypeError, "write request=RequestOptions(few_shot=...)"),
-    ),
-    "options of a parser in a dict": (
-        lambda: chat(LOCAL, [], parser={"strict": True}),  # type: ignore[arg-type]
-        *(TypeError, "parser must be a ParserOptions, such as ParserOptions(strict=...), got dict"),
-    ),
-    "steps that are a text": (
-        lambda: chat(LOCAL, [], max_steps="3"),  # type: ignore[arg-type]
-        *(ValueError, "max_steps must be at least 1, got '3'"),
-    ),
-    "a value as a type": (
-        lambda: chat(LOCAL, [], output=Completion()),
-        *(TypeError, "output must be a type for pydantic or a JSON schema, got Completion("),
-    ),
-    "an option that is misspelled": (
-        lambda: RunnerOptions(time_out=3),  # type: ignore[call-arg]
-        *(TypeError, "RunnerOptions() has no parameter 'time_out'; did you mean 'timeout'?"),
-    ),
-    "an option that is unknown": (
-        lambda: Guards(max_calls=3),  # type: ignore[call-arg]
-        *(TypeError, "Guards() has no parameter 'max_calls'; the parameters are repeated_calls,"),
-    ),
-    "a rule that was not called": (
-        lambda: TextOptions(rules=[rules.email]),  # type: ignore[list-item]
-        *(ValueError, "such as [rules.email()], got email, which must be called: email(...)"),
-    ),
-    "a model as a dialect": (
-        lambda: parse("a", dialects="qwen3-coder"),
-        *(ValueError, "write dialects=dialects_for('qwen3-coder')"),
-    ),
-    "a dialect that is a number": (
-        lambda: parse("a", dialects=3),  # type: ignore[arg-type]
-        *(ValueError, "no dialect 3; dialects are ids and `Dialect` objects"),
-    ),
-    "an object as a text": (lambda: parse({"content": "a"}), TypeError, "a str or an iterable of deltas, got dict"),
-    "a name as a decorator's argument": (lambda: tool("f")(print), TypeError, "for a name, write @tool(name=...)"),  # type: ignore[call-overload]
-    "a text as a script": (lambda: ScriptedModel("abc"), TypeError, "a list of answers, such as ['abc'], got 'abc'"),
-    "a recording that is not shipped": (
-        lambda: shipped()["tilde_call"],
-        *(KeyError, "no recording is named 'tilde_call'; there are cut-call, "),
-    ),
-    "the nearest recording": (lambda: shipped()["tilde_call"], KeyError, "did you mean 'tilde-call'?"),
-    "the URL of a store": (lambda: Runs("redis://a"), TypeError, "write RedisStore('redis://a')"),  # type: ignore[arg-type]
-    "a format that is misspelled": (
-        lambda: asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk"),
-        *(ValueError, "got 'ai-sdk'; did you mean 'ai_sdk'?"),
-    ),
-    "a format that is none": (
-        lambda: asgi.event_stream_response(chat(LOCAL, []), format=3),  # type: ignore[arg-type]
-        *(TypeError, "format must be a name, an encoder or a function that makes one, got int"),
-    ),
-    "a function of an event as a format": (
-        lambda: asgi.event_stream_response(chat(LOCAL, []), format=lambda event: event.type),  # type: ignore[arg-type,misc]
-        *(TypeError, "write format=outputs.custom(send)"),
-    ),
-    "a call in place of its id": (
-        lambda: chat(LOCAL, [], approvals=ApprovalOptions(ask="now")).approve({"id": "1"}),  # type: ignore[arg-type]
-        *(TypeError, "call_id must be a str, such as event.call.id, got dict"),
-    ),
-    "a response to a function": (
-        lambda: asgi.event_stream_response(lambda: chat(LOCAL, [])),  # type: ignore[arg-type]
-        *(TypeError, "got <lambda>, which must be called"),
-    ),
-    "a response to a coroutine": (
-        lambda: asgi.event_stream_response(create()),  # type: ignore[arg-type]
-        *(TypeError, "got a coroutine; await it first"),
-    ),
-}
-
 PROGRAM = """
 import asyncio, httpx, streamtools
 from contextlib import ExitStack
@@ -239,8 +67,9 @@ from streamtools import *
 from streamtools.conversation import *
 from streamtools.events import Text
 from streamtools.gateway import ToolCallTransport
-from streamtools.history import write_messages
+from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
+from streamtools.recording import shipped
 from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
@@ -249,8 +78,9 @@ REQUEST = Request({"type": "http"})
 
 PAY = ToolCall(id="a", name="pay", arguments={}, dialect="native")
 WAITING = Suspension(run_id="r", questions=[Question(call=PAY, digest=PAY.digest, approval=True)])
-NAMES = {"LOCAL": LOCAL, "QUESTION": QUESTION, "Completion": Completion, "create": create}
+NAMES = {"LOCAL": LOCAL, "QUESTION": QUESTION, "Completion": Completion, "create": create, "entered": entered}
 NAMES |= {"Runs": Runs, "WAITING": WAITING, "LEDGER": RunnerOptions(ledger=MemoryLedger())}
+NAMES |= {"DEFINITION": DEFINITION, "LOCAL_CHAT": chat(LOCAL, []), "ASK_NOW": ApprovalOptions(ask="now")}
 exec(PROGRAM, NAMES)
 
 WRITTEN = {
@@ -305,6 +135,50 @@ WRITTEN = {
     "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import models`",
     "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",
+    'OpenAIChat("m", base_ulr="http://x/v1")': "TypeError: has no parameter 'base_ulr'; did you mean 'base_url'?",
+    'OpenAIChat("m", timeout="soon")': "TypeError: `timeout` must be a Timeouts, a number of seconds",
+    'chat("gpt-4o", [])': "TypeError: such as OpenAIChat('gpt-4o') of streamtools.conversation",
+    'parse("a", dialects="hermes")': "ValueError: no dialect 'hermes'; did you mean 'hermes_json'?",
+    'parse("a", dialects=["tilde_fense"])': "ValueError: no dialect 'tilde_fense'; did you mean 'tilde_fence'?",
+    'ToolStream(sources.text("a"), dialect="auto")': "TypeError: 'dialect'; did you mean 'dialects'?",
+    'ToolStream(sources.text("a"), timeout=1)': "TypeError: 'timeout'; write runner=RunnerOptions(timeout=...)",
+    "chat(LOCAL, [], retries=1)": "TypeError: 'retries'; write output=OutputOptions(retries=...)",
+    "TextOptions(judge=bool)": "TypeError: judge must be a TextJudge, such as TextJudge(ask=...), got bool",
+    'RunnerOptions(on_result="log")': "TypeError: on_result must be callable as on_result(call, outcome), got str",
+    'RequestOptions(few_shot=["a"])': "TypeError: few_shot must be a bool or a list of Example objects, got ['a']",
+    'parse("a", dialect="auto")': "TypeError: Parser() has no parameter 'dialect'; did you mean 'dialects'?",
+    "chat(LOCAL, [], max_step=3)": "TypeError: chat() has no parameter 'max_step'; did you mean 'max_steps'?",
+    'ToolStream(sources.text("a"), tools=[DEFINITION])': "TypeError: Write `tool(function, name=…, parameters=SCHEMA)`",
+    'parse(b"abc")': "TypeError: got bytes: decode bytes, or let `streamtools.sources`",
+    'parse([b"abc"])': "TypeError: a delta must be a str, got bytes: decode bytes",
+    "Parser().feed(None)": "TypeError: a delta must be a str, got NoneType",
+    "sources.openai(create())": "UnreadableSource: await it first",
+    "sources.openai(entered())": "UnreadableSource: enter it first",
+    "sources.openai(Completion())": "UnreadableSource: a whole answer and not a stream: request a stream",
+    "chat(LOCAL, QUESTION[0])": 'ValueError: must be a list such as [{"role": "user", "content": "Hello"}], got dict',
+    'read_messages(["Hello"])': 'ValueError: message 0: must be an object such as {"role": "user", "content":',
+    "chat(OpenAIChat, [])": "TypeError: must be called: OpenAIChat(...)",
+    'chat(LOCAL, [], system="Be brief.")': 'TypeError: \'system\'; write {"role": "system", ...} as the first message',
+    'chat(LOCAL, [], request={"few_shot": True})': "TypeError: write request=RequestOptions(few_shot=...)",
+    'chat(LOCAL, [], parser={"strict": True})': "TypeError: must be a ParserOptions, such as ParserOptions(strict=...)",
+    'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be at least 1, got '3'",
+    "chat(LOCAL, [], output=Completion())": "TypeError: a type for pydantic or a JSON schema, got Completion(",
+    "RunnerOptions(time_out=3)": "TypeError: RunnerOptions() has no parameter 'time_out'; did you mean 'timeout'?",
+    "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; the parameters are repeated_calls,",
+    "TextOptions(rules=[rules.email])": "ValueError: such as [rules.email()], got email, which must be called",
+    'parse("a", dialects="qwen3-coder")': "ValueError: write dialects=dialects_for('qwen3-coder')",
+    'parse("a", dialects=3)': "ValueError: no dialect 3; dialects are ids and `Dialect` objects",
+    'parse({"content": "a"})': "TypeError: a str or an iterable of deltas, got dict",
+    'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
+    'ScriptedModel("abc")': "TypeError: a list of answers, such as ['abc'], got 'abc'",
+    'shipped()["tilde_call"]': "KeyError: 'tilde_call'; there are cut-call, : did you mean 'tilde-call'?",
+    'Runs("redis://a")': "TypeError: write RedisStore('redis://a')",
+    'asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk")': "ValueError: got 'ai-sdk'; did you mean 'ai_sdk'?",
+    "asgi.event_stream_response(LOCAL_CHAT, format=3)": "TypeError: a name, an encoder or a function that makes one",
+    "asgi.event_stream_response(LOCAL_CHAT, format=lambda event: 1)": "TypeError: write format=outputs.custom(send)",
+    'chat(LOCAL, [], approvals=ASK_NOW).approve({"id": "1"})': "TypeError: must be a str, such as event.call.id",
+    "asgi.event_stream_response(lambda: chat(LOCAL, []))": "TypeError: got <lambda>, which must be called",
+    "asgi.event_stream_response(create())": "TypeError: got a coroutine; await it first",
 }
 """Wrong expressions, and the type and parts of their errors."""
 
@@ -325,7 +199,9 @@ def test_wrong_expressions_say_what_to_write() -> None:
     with cases() as case:
         for code, message in WRITTEN.items():
             with case(code):
-                with pytest.raises((TypeError, ValueError, AttributeError, ImportError, ClosedError)) as caught:
+                with pytest.raises(
+                    (TypeError, ValueError, AttributeError, LookupError, ImportError, ClosedError)
+                ) as caught:
                     eval(code, NAMES)
                 kind, _, text = message.partition(": ")
                 assert kind == type(caught.value).__name__
@@ -530,16 +406,6 @@ def test_each_public_name_is_found() -> None:
             exec(str(caught.value).split("`")[1], namespace)
             assert name in namespace
             assert not hasattr(streamtools, name)
-
-
-def test_messages_say_what_to_do() -> None:
-    """The exception is raised at the mistake, not at the first request."""
-    with cases() as case:
-        for name, (make, kind, text) in MISTAKES.items():
-            with case(name):
-                with pytest.raises(kind) as caught:
-                    make()
-                assert text in str(caught.value)
 
 
 async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
