@@ -20,6 +20,7 @@ from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
+from streamtools.conversation.stored_response import StoredResponse, find_stored
 from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, SourceWarning, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
@@ -175,7 +176,8 @@ class Chat(ToolStream):
         elif not logged.awaits_answer:
             self._source_was_read = True
             return
-        self._source = self._next_answer(shown)
+        model = self._model if self._fallback is None else self._fallback.models[0]
+        self._source = self._next_answer(shown, find_stored(model, logged, shown))
 
     def _read_follow_ups(self, events: Iterable[UIEvent]) -> None:
         """Add the messages of earlier follow-up requests to the conversation."""
@@ -225,16 +227,21 @@ class Chat(ToolStream):
 
     # One request.
 
-    def _next_answer(self, shown: str = "") -> EventSource:
-        """Return the source of the next answer. With `shown`, it continues this text of the answer."""
+    def _next_answer(self, shown: str = "", stored: StoredResponse | None = None) -> EventSource:
+        """Return the source of the next answer. With `shown`, it continues this text of the answer.
+
+        If the provider still has the `stored` response, this is the answer.
+        """
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
         history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
         ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
-        if shown or (mode == "off" and self._fallback is not None):
-            models, write = self._fallback or Fallback(self._model), partial(self._write, ask)
-            return FailoverReply(models, write, self._discard_answer, self._failures, shown)
+        if stored is not None or shown or (mode == "off" and self._fallback is not None):
+            models, write, failures = self._fallback or Fallback(self._model), partial(self._write, ask), self._failures
+            if stored is not None:
+                models, failures = Fallback(stored, *models.models), Failures()
+            return FailoverReply(models, write, self._discard_answer, failures, shown)
         normal = self._write(ask, self._model)
         if mode == "off":
             return Reply(self._model, normal)

@@ -23,6 +23,7 @@ from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, S
 from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import ModelSource, Reply
+from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
@@ -189,7 +190,7 @@ class FailoverReply(ModelSource):
     def _continue(self, shown: str) -> Ask:
         """Return the request that makes the current model continue the text `shown`."""
         ask = self._write(self.model)
-        if not shown.strip():
+        if not shown.strip() or isinstance(self.model, StoredResponse):  # which does not repeat the shown text
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))

@@ -28,6 +28,7 @@ from streamtools.events import (
     ReasoningDelta,
     SourceError,
     SourceEvent,
+    SourceRaw,
     SourceUsage,
     SourceWarning,
     TextDelta,
@@ -128,7 +129,7 @@ class SharedAnswer:
                 self.complete = True
                 if not isinstance(event, SourceError):
                     self._circuits.record(self.index, failed=fault is not None)
-            elif not isinstance(event, _NOT_SHOWN):
+            elif not isinstance(event, _NOT_SHOWN) and not (isinstance(event, SourceRaw) and event.format is None):
                 self.begun = True
             if self._continuation is not None:
                 self._continuation.read(event, read)

@@ -136,6 +136,8 @@ class LoggedRun:
         """The calls of ended steps that have no outcome."""
         self.earlier_calls: list[ToolCall] = []
         """The complete calls of the steps that have ended."""
+        self.response_id: str | None = None
+        """The id of the background response of which the open or next step is the beginning; None if there is none."""
         self.usage: Usage | None = None
         """The token usage of all turns."""
         self.call_ids: set[str] = set()
@@ -156,11 +158,15 @@ class LoggedRun:
                 calls, outcomes = (self.open.calls, self.open.outcomes) if self.open is not None else ({}, {})
                 self.earlier_calls += calls.values()
                 self.pending += [call for call in calls.values() if call.id not in outcomes]
-                self.open, self.finish_reason = None, finish_reason
+                self.open, self.finish_reason, self.response_id = None, finish_reason, None
             case FollowUp() | StepSuperseded():
                 self.awaits_answer = True
             case Error(call_id=None, call=None):
                 self.has_failed = True
+            case Warning(Code.FAILED_OVER):
+                self.response_id = None
+            case Raw({"type": "response.created", "response": {"id": str(id)}}):
+                self.response_id = id if self.open is None or self.response_id == id else None
             case Thinking(_, str(id)):
                 self.call_ids.add(id)
             case UsageReport(usage):

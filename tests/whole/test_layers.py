@@ -142,6 +142,7 @@ RIM = {
     *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.failover_rules",
     "conversation.reply",
+    "conversation.stored_response",
     "loading",  # explains wrong imports
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",

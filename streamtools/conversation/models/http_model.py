@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from time import time
-from typing import Any, ClassVar, NamedTuple, Protocol, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
@@ -133,6 +133,7 @@ class ModelRequest:
     format: str
     timeouts: Timeouts
     retries: int
+    method: Literal["GET", "POST"] = "POST"
     with_whole_history: Callable[[], ModelRequest] | None = field(default=None, repr=False)
     """Returns the same request with the whole history. None if this request already contains the whole history.
 
@@ -249,7 +250,7 @@ class Sending:
         """Send the request once, and wait for the first byte of the answer."""
         request, timeouts = self._request, self._request.timeouts
         opened = self._client.stream(
-            "POST",
+            request.method,
             request.url,
             headers=request.headers,
             content=request.content,
@@ -519,9 +520,8 @@ class HTTPModel(Checked, ABC):
         with_whole_history = (
             None if self._stored_turn(ask) is None else partial(self._request, replace(ask, whole_history=True))
         )
-        return ModelRequest(
-            self.url, self._headers(), content, self.source, self._timeouts, self._retries, with_whole_history
-        )
+        request = ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries)
+        return replace(request, with_whole_history=with_whole_history)
 
     def _stored_turn(self, ask: Ask) -> int | None:
         """Return the index of the last turn that the provider stores; None if the whole history must be sent."""

@@ -103,6 +103,9 @@ class OpenAIResponses(HTTPModel):
     Each request contains the whole history. But with `previous_id=True`, a request names the last response and contains
     only the messages after it. By default the provider stores responses, which `store=False` prevents. Reasoning models
     then need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
+
+    With `background=True`, the provider continues a response without its reader. A process that continues a lost run
+    then reads this response, and does not request the answer again.
     """
 
     format = "responses"
@@ -120,6 +123,13 @@ class OpenAIResponses(HTTPModel):
         body: Body = {"model": self.name, **previous, "input": items, "stream": True}
         body = add_tools(body, ask, "responses", write_choice)
         return add_options(body, ask, self.options, names=_RESPONSES)
+
+    def stored(self, response_id: str) -> AbstractAsyncContextManager[Source]:
+        """Read a response that the provider keeps, from its beginning. Otherwise like `stream`."""
+        path, _, query = self.url.partition("?")
+        url = f"{path}/{quote(response_id, safe='')}?stream=true{query and '&'}{query}"
+        request = ModelRequest(url, self._headers(), b"", self.source, self._timeouts, self._retries, "GET")
+        return send(request, self._client)
 
 
 class AnthropicMessages(HTTPModel):

@@ -1,0 +1,77 @@
+"""`StoredResponse`: a response that the provider keeps, as a model.
+
+A provider continues a background response after the connection is lost, and sends it again from its beginning. So a
+process that continues a lost run can read the rest of an answer, which the provider does not charge again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.models.providers import OpenAIResponses
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDelta
+from streamtools.machine.logged_run import LoggedRun
+
+
+class StoredResponse:
+    """The response of `model` with this `id`.
+
+    A `Fallback` gets it as its first model. If the provider refuses the request or the response fails, the next model
+    continues. The answer does not contain the text and the reasoning that readers have seen, of which it gets the
+    lengths.
+    """
+
+    def __init__(self, model: OpenAIResponses, id: str, text: int, reasoning: int) -> None:
+        self.name, self.origin, self.native_tool_calls = model.name, model.origin, model.native_tool_calls
+        self.options, self.url, self.body = model.options, model.url, model.body
+        self._model, self._id, self._shown = model, id, (text, reasoning)
+
+    @asynccontextmanager
+    async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        async with self._model.stored(self._id) as source:
+            yield _Unseen(source, *self._shown)
+
+
+def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse | None:
+    """Return the response of `model` that a crashed process was reading, or None.
+
+    `shown` is the text of this response that readers have seen. If rules change its text, the log does not
+    name it.
+    """
+    if not isinstance(model, OpenAIResponses) or not model.native_tool_calls or logged.response_id is None:
+        return None
+    events = logged.open.source_events() if logged.open is not None else ()
+    reasoning = sum(len(event.text) for event in events if isinstance(event, ReasoningDelta))
+    return StoredResponse(model, logged.response_id, len(shown), reasoning)
+
+
+class _Unseen:
+    """The events of a source without the first characters of its text and its reasoning.
+
+    The rest of a reasoning is not signed, because the signature is valid for the whole.
+    """
+
+    def __init__(self, source: Any, text: int, reasoning: int) -> None:
+        self._source = source
+        self._text, self._reasoning = text, reasoning  # the numbers of characters to drop
+        self._is_whole = not (text or reasoning)
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        return [kept for event in await anext(self._source) for kept in self._keep(event)]
+
+    def _keep(self, event: SourceEvent) -> Iterator[SourceEvent]:
+        if isinstance(event, SourceError):
+            yield replace(event, status=None)  # the next model continues, whatever the status is
+        elif isinstance(event, TextDelta):
+            text, self._text = event.text[self._text :], max(0, self._text - len(event.text))
+            yield TextDelta(text)
+        elif isinstance(event, ReasoningDelta) and not self._is_whole:
+            text, self._reasoning = event.text[self._reasoning :], max(0, self._reasoning - len(event.text))
+            yield ReasoningDelta(text)
+        else:
+            yield event
