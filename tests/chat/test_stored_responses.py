@@ -13,7 +13,8 @@ from streamtools import RunnerOptions, TextOptions, chat, outputs, rules, tool
 from streamtools.conversation import Fallback
 from streamtools.conversation.models import OpenAIResponses
 from streamtools.errors import Code
-from streamtools.events import Raw, Reasoning, Text, UIEvent, UsageReport, Warning
+from streamtools.events import Raw, Reasoning, StepEnd, StepStart, Text, UIEvent, UsageReport, Warning
+from streamtools.machine.logged_run import LoggedRun
 from streamtools.runs import LostRun
 from streamtools.tools import MemoryLedger
 from tests.support.loopback import Loopback, _request
@@ -69,7 +70,9 @@ class Storing(Loopback):
                 answer = _answer(END, background=True)
             elif b"was interrupted" in body:
                 shown = json.loads(body)["input"][-2]["content"]
-                answer = _answer(TEXT.removeprefix(shown if isinstance(shown, str) else shown[0]["text"]))
+                answer = _answer(
+                    TEXT.removeprefix(shown if isinstance(shown, str) else shown[0]["text"]), background=True
+                )
             status, sent = (answer, b"{}") if isinstance(answer, int) else (200, answer)
             kind = b"text/event-stream" if status == 200 else b"application/json"
             await stream.send(b"HTTP/1.1 %d Status\r\nConnection: close\r\nContent-Type: %s\r\n\r\n" % (status, kind))
@@ -166,6 +169,27 @@ async def test_a_response_that_the_provider_has_lost(stored: bytes | int) -> Non
                 break
             check(await again.crash(log[:cut]), may_end=True)
             assert not any(b"resp_9" in request for request in again.requests)
+
+
+ONE, TWO = (Raw({"type": "response.created", "response": {"id": id}}) for id in ("1", "2"))
+FAILED = Warning(Code.FAILED_OVER, "a failed")
+
+
+@pytest.mark.parametrize(
+    ("id", "log"),
+    [
+        ("1", [ONE, StepStart(1), Text("a")]),
+        ("1", [ONE, StepStart(1), ONE]),
+        (None, [ONE, StepStart(1), TWO]),
+        ("2", [ONE, TWO]),
+        (None, [ONE, FAILED, StepStart(1)]),
+        (None, [ONE, StepStart(1), FAILED, TWO]),
+        ("2", [ONE, FAILED, TWO, StepStart(1)]),
+        (None, [ONE, StepStart(1), StepEnd(1, "tool_calls")]),
+    ],
+)
+def test_the_open_step_is_the_beginning_of_one_response(id: str | None, log: list[UIEvent]) -> None:
+    assert id == LoggedRun(log).response_id
 
 
 async def test_text_that_rules_change_is_not_compared() -> None:
