@@ -21,7 +21,7 @@ from tests.support.loopback import Loopback, _request
 from tests.support.loops import ONE_LOOP
 from tests.support.provider_streams import BY_NAME, REASONING, TEXT
 
-pytestmark = [pytest.mark.anyio, ONE_LOOP]
+pytestmark = pytest.mark.anyio
 
 ASK = [{"role": "user", "content": "How late is it?"}]
 END = "It is late in Zurich."
@@ -142,6 +142,7 @@ async def begun(site: Site) -> list[list[UIEvent]]:
     return [log[:cut] for cut in range(1, ends[0] + 1)]
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("fallback", [False, True])
 async def test_the_answer_is_not_requested_again(fallback: bool) -> None:
     site = Site(fallback=fallback)
@@ -155,6 +156,7 @@ async def test_the_answer_is_not_requested_again(fallback: bool) -> None:
         assert ["owner_lost"] == [event.code.value for event in log if isinstance(event, Warning)]
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("stored", [404, 410, WHOLE[: len(WHOLE) // 3], WHOLE[: len(WHOLE) // 2]])
 async def test_a_response_that_the_provider_has_lost(stored: bytes | int) -> None:
     """The model continues, as it does without a stored response, also after a second crash."""
@@ -192,6 +194,7 @@ def test_the_open_step_is_the_beginning_of_one_response(id: str | None, log: lis
     assert id == LoggedRun(log).response_id
 
 
+@ONE_LOOP
 async def test_text_that_rules_change_is_not_compared() -> None:
     site = Site(text=TextOptions(rules=[rules.replace("both", "all")]))
     log = await site.run()
