@@ -70,7 +70,9 @@ def _lost_pending_text() -> None:
 
 def _change_shown(change: Callable[[str], str]) -> None:
     answer = Chat._next_answer
-    Chat._next_answer = lambda self, shown="": answer(self, change(shown))  # type: ignore[method-assign]
+    Chat._next_answer = lambda self, shown="", stored=None: answer(  # type: ignore[method-assign]
+        self, change(shown), stored
+    )
 
 
 def _tool_run_again() -> None:
