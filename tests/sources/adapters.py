@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from streamtools.errors import Code
-from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
+from streamtools.events import (
+    ChainCompleted,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceError,
+    SourceEvent,
+    SourceRaw,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    read_source_event,
+)
 from streamtools.sources import FrameAdapter
 from tests.support.cuts import cut, usual_cuts
 
@@ -16,6 +29,31 @@ Make = Callable[[], FrameAdapter]
 
 _SHORT = 1500  # bytes of a stream that is cut at every place
 _CUTS = 200
+
+
+def texts(*pieces: str) -> list[SourceEvent]:
+    """Return an event for each piece of text."""
+    return [TextDelta(piece) for piece in pieces]
+
+
+def thoughts(*pieces: str) -> list[SourceEvent]:
+    """Return an event for each piece of reasoning."""
+    return [ReasoningDelta(piece) for piece in pieces]
+
+
+def forwarded(*values: Any) -> list[SourceEvent]:
+    """Return an event for each value that is forwarded as it came."""
+    return [SourceRaw(value) for value in values]
+
+
+def started(key: str, id: str | None, name: str | None, *pieces: str) -> list[SourceEvent]:
+    """Return the start of a native call, and the pieces of its arguments."""
+    return [ToolCallStart(key, id, name), *(ToolCallDelta(key, piece) for piece in pieces)]
+
+
+def called(key: str, id: str | None, name: str | None, *pieces: str, **more: Any) -> list[SourceEvent]:
+    """Return the events of a native call from its start to its end, whose further fields are `more`."""
+    return [*started(key, id, name, *pieces), NativeToolCall(key, name, id=id, **more)]
 
 
 def read(make: Make, *chunks: bytes) -> list[SourceEvent]:

@@ -22,7 +22,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
 from tests.machine.test_machine import story
-from tests.sources.adapters import read
+from tests.sources.adapters import forwarded, read
 from tests.support.cases import together
 
 
@@ -168,10 +168,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             raw("text-end", id="0", citations=[{"url": "u"}]),
             raw("custom", kind="a.b"),
             raw("data-x", data=None, transient=True),
-            SourceRaw({"type": ["?"]}),
-            SourceRaw({}),
-            SourceRaw([1]),
-            SourceRaw(None),
+            *forwarded({"type": ["?"]}, {}, [1], None),
             *finished(),
         ],
     ),

@@ -25,7 +25,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.anthropic import Anthropic
-from tests.sources.adapters import read
+from tests.sources.adapters import called, forwarded, read, started, texts, thoughts
 from tests.support.chat_chunks import sse
 
 Events = list[dict[str, Any]]
@@ -142,13 +142,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             TextDelta("a"),
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", '{"x"'),
-            ToolCallDelta("1", ":1}"),
-            CALLED,
-            ToolCallStart("2", "toolu_2", "g"),
-            ToolCallDelta("2", '{"y":2}'),
-            NativeToolCall("2", "g", None, "toolu_2"),
+            *called("1", "toolu_1", "f", '{"x"', ":1}"),
+            *called("2", "toolu_2", "g", '{"y":2}'),
             done("tool_use", "tool_calls"),
         ],
     ),
@@ -170,13 +165,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             end("tool_use"),
         ),
         [
-            ToolCallStart("1", "toolu_1", "f"),
-            NativeToolCall("1", "f", {"x": 1}, "toolu_1"),
-            ToolCallStart("2", "toolu_2", "f"),
-            NativeToolCall("2", "f", '{"x":1}', "toolu_2"),
-            ToolCallStart("3", "toolu_3", "f"),
-            ToolCallDelta("3", '{"x":2}'),
-            NativeToolCall("3", "f", None, "toolu_3"),
+            *called("1", "toolu_1", "f", arguments={"x": 1}),
+            *called("2", "toolu_2", "f", arguments='{"x":1}'),
+            *called("3", "toolu_3", "f", '{"x":2}'),
             done("tool_use", "tool_calls"),
         ],
     ),
@@ -192,14 +183,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     "a block that starts where another has not stopped": (
         frames(begin(), call(0, '{"x"'), call(0, "{}", id="toolu_2"), stop(0), stop(0), end("tool_use")),
-        [
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", '{"x"'),
-            ToolCallStart("2", "toolu_2", "f"),
-            ToolCallDelta("2", "{}"),
-            NativeToolCall("2", "f", None, "toolu_2"),
-            done("tool_use", "tool_calls"),
-        ],
+        [*started("1", "toolu_1", "f", '{"x"'), *called("2", "toolu_2", "f", "{}"), done("tool_use", "tool_calls")],
     ),
     # The signature goes back with the next request, and so does what Anthropic hides.
     "thinking": (
@@ -217,8 +201,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             end(),
         ),
         [
-            ReasoningDelta("H"),
-            ReasoningDelta("m"),
+            *thoughts("H", "m"),
             ReasoningDelta("", signature="c2ln"),
             ReasoningDelta("", signature="aGlk", redacted=True),
             TextDelta("a"),
@@ -236,8 +219,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             ReasoningDelta("Hm"),
             ReasoningDelta("", signature="c2ln"),
-            ReasoningDelta("So"),
-            ReasoningDelta("and"),
+            *thoughts("So", "and"),
             ReasoningDelta("", signature="b3Ro"),
             done(),
         ],
@@ -342,16 +324,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceUsage(Usage(input=5)),
             ReasoningDelta("Hm"),
             ReasoningDelta("", signature="c2ln"),
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", '{"x":'),
+            *started("1", "toolu_1", "f", '{"x":'),
             SourceWarning(
                 Code.SKIPPED,
                 "the provider began its answer again in mid-stream; the calls of its first attempt are dropped",
             ),
             SourceUsage(Usage(output=1)),
-            ToolCallStart("2", "toolu_2", "f"),
-            ToolCallDelta("2", '{"x":2}'),
-            NativeToolCall("2", "f", None, "toolu_2"),
+            *called("2", "toolu_2", "f", '{"x":2}'),
             done("tool_use", "tool_calls", Usage(output=1)),
         ],
     ),
@@ -364,9 +343,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "a second generation behind a call": (
         frames(begin(), call(0, "{}"), stop(0), begin("msg_2"), call(0, "{}"), stop(0), end("tool_use")),
         [
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", "{}"),
-            CALLED,
+            *called("1", "toolu_1", "f", "{}"),
             SourceError("the provider began its answer again in mid-stream", cause="message_start"),
         ],
     ),
@@ -432,14 +409,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             end("tool_use")[:1],
             [{"type": "message_stop", "message": {"content": [{"type": "text", "text": "a"}]}}],
         ),
-        [
-            TextDelta("a"),
-            ReasoningDelta("b"),
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", "{}"),
-            CALLED,
-            done("tool_use", "tool_calls"),
-        ],
+        [TextDelta("a"), ReasoningDelta("b"), *called("1", "toolu_1", "f", "{}"), done("tool_use", "tool_calls")],
     ),
     "events nobody knows": (
         [*frames([{"type": "future", "x": 1}]), sse({"x": 2}), sse([3]), sse("null"), *frames(end())],
@@ -458,8 +428,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             SourceRaw(delta(0, "input_json_delta", partial_json="{")[0]),
-            SourceRaw(delta(0, "signature_delta", signature="c2ln")[0]),
-            SourceRaw(delta(0, "future_delta", x=1)[0]),
+            *forwarded(delta(0, "signature_delta", signature="c2ln")[0], delta(0, "future_delta", x=1)[0]),
             ToolCallStart("1", "toolu_1", "f"),
             SourceRaw(delta(0, "signature_delta", signature="c2ln")[0]),
             SourceRaw(delta(1, "input_json_delta", partial_json="{")[0]),
@@ -493,8 +462,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             sse({"type": "message_stop", "index": 1}),
         ],
         [
-            ToolCallStart("1", None, None),
-            NativeToolCall("1"),
+            *called("1", None, None),
             SourceRaw({"type": "content_block_start", "content_block": 1}),
             SourceRaw({"type": "content_block_start", "content_block": {"type": [], "text": 1}}),
             SourceRaw({"type": "content_block_start", "content_block": {"type": "redacted_thinking", "data": None}}),
@@ -525,14 +493,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *frames(stop(1), end("tool_use")),
         ],
         [
-            TextDelta("a"),
-            TextDelta("😀b"),
-            ReasoningDelta("c"),
-            ReasoningDelta("😁"),
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", '{"x":"'),
-            ToolCallDelta("1", '😂"}'),
-            CALLED,
+            *texts("a", "😀b"),
+            *thoughts("c", "😁"),
+            *called("1", "toolu_1", "f", '{"x":"', '😂"}'),
             done("tool_use", "tool_calls"),
         ],
     ),
@@ -546,8 +509,7 @@ def test_input_that_nests_too_deep_is_a_fault() -> None:
         '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"f","input":' + deep + "}}"
     )
     assert read(Anthropic, sse(block), *frames(stop(0), STOP)) == [
-        ToolCallStart("1", None, "f"),
-        NativeToolCall("1", "f", fault=Code.TOO_DEEP),
+        *called("1", None, "f", fault=Code.TOO_DEEP),
         done(None),
     ]
 

@@ -24,15 +24,13 @@ from streamtools.events import (
     SourceUsage,
     SourceWarning,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
     Usage,
 )
 from streamtools.limits import Limits
 from streamtools.sources.adapter import Frame, bad_frame, skipped
 from streamtools.sources.provider_terms import Fault
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
-from tests.sources.adapters import read
+from tests.sources.adapters import called, read, texts
 from tests.support.bodies import Pieces
 from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
@@ -82,8 +80,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             event("metadata", {"usage": USAGE, "metrics": {"latencyMs": 9}} | TRACE),
         ],
         [
-            TextDelta("Par"),
-            TextDelta("is"),
+            *texts("Par", "is"),
             SourceUsage(READ),
             SourceRaw(TRACE),
             ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=READ),
@@ -112,12 +109,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(delta(3, toolUse={"input": "{}"}), stop(3), end("tool_use")),
         ],
         [
-            ToolCallStart("1", "t1", "f"),
-            ToolCallDelta("1", '{"a":'),
-            ToolCallDelta("1", "1}"),
-            NativeToolCall("1", "f", None, "t1"),
-            ToolCallStart("2", "t2", "g"),
-            NativeToolCall("2", "g", None, "t2"),
+            *called("1", "t1", "f", '{"a":', "1}"),
+            *called("2", "t2", "g"),
             NativeToolCall("3", "nova_grounding", "{}", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
             ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
         ],
@@ -186,11 +179,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(cites(1, "b"), stop(1), delta(2, text="."), stop(2), end()),
         ],
         [
-            TextDelta("I "),
-            TextDelta("see: "),
+            *texts("I ", "see: "),
             SourceRaw({}, "bedrock", "text"),
-            TextDelta("it "),
-            TextDelta("is so"),
+            *texts("it ", "is so"),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
             SourceRaw(
@@ -210,8 +201,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "a piece of a call that nobody can read": (
         [start(toolUseId="t", name="f"), delta(toolUse={"input": 5}), end()],
         [
-            ToolCallStart("1", "t", "f"),
-            NativeToolCall("1", "f", None, "t", fault=Code.INVALID_ARGUMENTS),
+            *called("1", "t", "f", fault=Code.INVALID_ARGUMENTS),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": 5}}}}),
             STOP,
         ],

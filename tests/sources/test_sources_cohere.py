@@ -14,13 +14,11 @@ from streamtools.events import (
     SourceRaw,
     SourceUsage,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
     Usage,
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.cohere import Cohere
-from tests.sources.adapters import read
+from tests.sources.adapters import called, forwarded, read, texts, thoughts
 from tests.support.chat_chunks import DONE, sse
 
 
@@ -62,8 +60,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [
             ReasoningDelta("Hm"),
-            TextDelta("Par"),
-            TextDelta("is"),
+            *texts("Par", "is"),
             ProviderCompleted(
                 finish_reason="stop", raw_finish_reason="COMPLETE", usage=Usage(input=9, output=4, cache_read=3)
             ),
@@ -75,14 +72,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(*asked(0, "f_1", "f", '{"a":', "1}"), *asked(1, "g_2", "g"), end("TOOL_CALL")),
         ],
         [
-            ReasoningDelta("I "),
-            ReasoningDelta("look"),
-            ToolCallStart("1", "f_1", "f"),
-            ToolCallDelta("1", '{"a":'),
-            ToolCallDelta("1", "1}"),
-            NativeToolCall("1", "f", None, "f_1"),
-            ToolCallStart("2", "g_2", "g"),
-            NativeToolCall("2", "g", None, "g_2"),
+            *thoughts("I ", "look"),
+            *called("1", "f_1", "f", '{"a":', "1}"),
+            *called("2", "g_2", "g"),
             ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="TOOL_CALL"),
         ],
     ),
@@ -109,16 +101,14 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": 5}}}}),
             SourceRaw({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": 6}}}),
             TextDelta("a"),
-            SourceRaw([1]),
-            SourceRaw({"type": 7}),
+            *forwarded([1], {"type": 7}),
             STOP,
         ],
     ),
     "a piece of a call that nobody can read": (
         [*asked(0, "f_1", "f", 5), end()],
         [
-            ToolCallStart("1", "f_1", "f"),
-            NativeToolCall("1", "f", None, "f_1", fault=Code.INVALID_ARGUMENTS),
+            *called("1", "f_1", "f", fault=Code.INVALID_ARGUMENTS),
             SourceRaw(
                 {
                     "type": "tool-call-delta",

@@ -25,7 +25,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.gemini import Gemini
-from tests.sources.adapters import read
+from tests.sources.adapters import called, forwarded, read, texts
 
 SIGNED = {"thoughtSignature": "s"}
 
@@ -94,9 +94,7 @@ TEXT: dict[str, Stream] = {
             ),
         ],
         [
-            TextDelta("Par"),
-            TextDelta("is"),
-            TextDelta("."),
+            *texts("Par", "is", "."),
             SourceUsage(Usage(input=13, output=7, total=20, cache_read=2, reasoning=4)),
             stop(usage=Usage(input=13, output=7, total=20, cache_read=2, reasoning=4)),
         ],
@@ -109,12 +107,7 @@ TEXT: dict[str, Stream] = {
             chunk(say("b"), usageMetadata={"trafficType": "ON_DEMAND"}),
             sse({"usageMetadata": {"trafficType": "ON_DEMAND"}}),
         ],
-        [
-            TextDelta("a"),
-            TextDelta("b"),
-            SourceUsage(Usage(output=3, reasoning=3)),
-            stop(usage=Usage(output=3, reasoning=3)),
-        ],
+        [*texts("a", "b"), SourceUsage(Usage(output=3, reasoning=3)), stop(usage=Usage(output=3, reasoning=3))],
     ),
     "several parts in a chunk": (
         [chunk(say("Hm", thought=True), say("a"), say("b"), say("", thought=True), say("")), chunk(finish="STOP")],
@@ -285,9 +278,7 @@ TEXT: dict[str, Stream] = {
             sse({"candidates": [{"finishReason": 2}]}),
         ],
         [
-            SourceRaw({"candidates": [3]}),
-            SourceRaw({"candidates": [None]}),
-            SourceRaw("a"),
+            *forwarded({"candidates": [3]}, {"candidates": [None]}, "a"),
             TextDelta("b"),
             SourceRaw({"text": 4, "functionCall": 5, "executableCode": 6, "toolCall": []}, "gemini"),
             SourceRaw("c"),
@@ -358,14 +349,8 @@ CALLS: dict[str, Stream] = {
             chunk(call(), finish="STOP"),
         ],
         [
-            ToolCallStart("1", None, "f"),
-            ToolCallDelta("1", '{"a":"Bos'),
-            ToolCallDelta("1", "ton"),
-            ToolCallDelta("1", '","b":[{"c":5'),
-            ToolCallDelta("1", "}]}"),
-            NativeToolCall("1", "f", signature="s"),
-            ToolCallStart("2", "t", "g"),
-            NativeToolCall("2", "g", id="t"),
+            *called("1", None, "f", '{"a":"Bos', "ton", '","b":[{"c":5', "}]}", signature="s"),
+            *called("2", "t", "g"),
             stop(),
         ],
     ),
@@ -399,8 +384,7 @@ CALLS: dict[str, Stream] = {
         [
             NativeToolCall("1", None, None, "t"),
             NativeToolCall("2", None, {"a": 1}),
-            ToolCallStart("3"),
-            NativeToolCall("3", None, "x"),
+            *called("3", None, None, arguments="x"),
             stop(),
         ],
     ),
@@ -410,8 +394,7 @@ CALLS: dict[str, Stream] = {
             ToolCallStart("1", None, "f"),
             SourceRaw({"functionCall": {"name": "f", "partialArgs": 7}}),
             NativeToolCall("1", "f", fault=Code.INVALID_ARGUMENTS),
-            ToolCallStart("2", None, "g"),
-            NativeToolCall("2", "g", fault=Code.INVALID_ARGUMENTS),
+            *called("2", None, "g", fault=Code.INVALID_ARGUMENTS),
             stop(),
         ],
     ),
@@ -449,10 +432,7 @@ INTERACTIONS: dict[str, Stream] = {
         [
             ReasoningDelta("Hm"),
             ReasoningDelta("", "s"),
-            ToolCallStart("1", "t", "f"),
-            ToolCallDelta("1", '{"a":'),
-            ToolCallDelta("1", "1}"),
-            NativeToolCall("1", "f", id="t", signature="z"),
+            *called("1", "t", "f", '{"a":', "1}", signature="z"),
             SourceUsage(COUNTED),
             stop("requires_action", "tool_calls", COUNTED),
         ],
@@ -469,10 +449,8 @@ INTERACTIONS: dict[str, Stream] = {
             interaction("completed"),
         ],
         [
-            TextDelta("a"),
-            TextDelta("b"),
-            ToolCallStart("1", None, "f"),
-            NativeToolCall("1", "f", {"a": 1}),
+            *texts("a", "b"),
+            *called("1", None, "f", arguments={"a": 1}),
             SourceUsage(COUNTED),
             stop("completed", usage=COUNTED),
         ],
@@ -495,8 +473,7 @@ INTERACTIONS: dict[str, Stream] = {
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "google_search_result"}}),
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "text", "text": 5}}),
             SourceRaw({"index": 0, "event_type": "step.delta", "delta": {"type": "arguments_delta", "arguments": "x"}}),
-            SourceRaw({"event_type": "step.start"}),
-            SourceRaw({"event_type": "heartbeat"}),
+            *forwarded({"event_type": "step.start"}, {"event_type": "heartbeat"}),
             stop("budget_exceeded", "length"),
         ],
     ),

@@ -24,6 +24,7 @@ from streamtools.events import (
 )
 from streamtools.sources.wire_formats.latitude import Latitude
 from tests.machine.test_machine import story
+from tests.sources.adapters import forwarded, texts
 from tests.support.cases import cases, together
 from tests.support.cuts import usual_cuts
 
@@ -120,8 +121,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             chain("chain-completed", finishReason="length", tokenUsage=V4),
         ],
         [
-            TextDelta("Let me "),
-            TextDelta("see."),
+            *texts("Let me ", "see."),
             turn("Let me see.", usage=Usage(input=3, output=2, total=5)),
             ReasoningDelta("Hm"),
             ReasoningDelta("", "s-1"),
@@ -152,9 +152,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         ],
         [
             ReasoningDelta("Hm"),
-            TextDelta("a"),
-            TextDelta("b"),
-            TextDelta("c"),
+            *texts("a", "b", "c"),
             ProviderCompleted(
                 text="abc",
                 finish_reason="content_filter",
@@ -374,9 +372,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         [
             SourceRaw({"type": "integration-waking-up", "integrationName": "x"}),
             SourceRaw({"type": "tool-result", "toolCallId": "t", "result": 1}),
-            SourceRaw({"type": "file", "data": "aGk="}),
-            SourceRaw({"type": ["?"]}),
-            SourceRaw({}),
+            *forwarded({"type": "file", "data": "aGk="}, {"type": ["?"]}, {}),
         ],
     ),
     "a completion without the shape of one": (

@@ -18,7 +18,6 @@ from streamtools import sources
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import (
     ChainCompleted,
-    NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
     SourceError,
@@ -26,10 +25,10 @@ from streamtools.events import (
     SourceRaw,
     SourceWarning,
     TextDelta,
-    ToolCallDelta,
     ToolCallStart,
 )
 from streamtools.sources.adapter import Frame, as_frame
+from tests.sources.adapters import called
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 
@@ -65,9 +64,7 @@ VALUES: list[dict[str, Any]] = [
 EVENTS: list[SourceEvent] = [
     ReasoningDelta("b", own={"openai": {"reasoning_content": None}}),
     TextDelta("a"),
-    ToolCallStart("0", "x", "f"),
-    ToolCallDelta("0", '{"a":1}'),
-    NativeToolCall("0", "f", id="x"),
+    *called("0", "x", "f", '{"a":1}'),
     ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls"),
 ]
 

@@ -15,6 +15,7 @@ from streamtools.events import (
     TextDelta,
     Usage,
 )
+from tests.sources.adapters import forwarded, texts
 
 
 def line(value: Any) -> bytes:
@@ -101,13 +102,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     "lines nobody knows": (
         [line({"status": "pulling"}), line([1]), line("null"), line({"message": "a", "done": False}), done()],
-        [
-            SourceRaw({"status": "pulling"}),
-            SourceRaw([1]),
-            SourceRaw(None),
-            SourceRaw({"message": "a", "done": False}),
-            stop(),
-        ],
+        [*forwarded({"status": "pulling"}, [1], None, {"message": "a", "done": False}), stop()],
     ),
     "leaves of an odd type cost themselves": (
         [
@@ -117,14 +112,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             line({"message": {"content": "c"}, "done": True, "done_reason": 9, "eval_count": "many"}),
         ],
         [
-            SourceRaw(5),
-            SourceRaw({"tool_calls": ["f"]}),
+            *forwarded(5, {"tool_calls": ["f"]}),
             TextDelta("a"),
-            SourceRaw({"tool_calls": [7]}),
-            SourceRaw({"tool_calls": [{"function": "f"}]}),
+            *forwarded({"tool_calls": [7]}, {"tool_calls": [{"function": "f"}]}),
             NativeToolCall("1", None, "x"),
-            TextDelta("b"),
-            TextDelta("c"),
+            *texts("b", "c"),
             stop(None),
         ],
     ),

@@ -20,6 +20,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
+from tests.sources.adapters import forwarded, texts, thoughts
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts
 
@@ -60,8 +61,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         )
         + DONE,
         [
-            TextDelta("Par"),
-            TextDelta("is"),
+            *texts("Par", "is"),
             SourceUsage(Usage(input=7, output=3, total=10, cache_read=5, cache_write=2, reasoning=1)),
             stop(usage=Usage(input=7, output=3, total=10, cache_read=5, cache_write=2, reasoning=1)),
         ],
@@ -131,8 +131,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
             ReasoningDelta("", "d", "rs_1", redacted=True),
             ReasoningDelta("!"),
             ReasoningDelta("", "t", "rs_2"),
-            SourceRaw(5),
-            SourceRaw({"type": "other"}),
+            *forwarded(5, {"type": "other"}),
             details(
                 {"type": "reasoning.text", "text": "We", "index": 0, "signature": "s"},
                 {"type": "reasoning.summary", "summary": "Sum"},
@@ -152,8 +151,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + DONE,
         [
             came("Hm", "content"),
-            TextDelta("Hi"),
-            TextDelta("!"),
+            *texts("Hi", "!"),
             SourceRaw({"type": "reference", "reference_ids": [1]}),
             ProviderCompleted(finish_reason="length", raw_finish_reason="model_length"),
         ],
@@ -217,8 +215,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + chunk({"content": "b"}, error={"code": 400, "message": "Token limit reached"}, usage=USAGE)
         + DONE,
         [
-            TextDelta("a"),
-            TextDelta("b"),
+            *texts("a", "b"),
             SourceUsage(Usage(input=7, output=3, total=10)),
             SourceError("Token limit reached", status=400, cause="400"),
         ],
@@ -312,8 +309,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         [
             TextDelta("a"),
             SourceRaw(one({"content": "a"}) | {"citations": ["u"]}),
-            TextDelta("b"),
-            TextDelta("c"),
+            *texts("b", "c"),
             SourceRaw(one({"content": "c"}, "stop") | {"citations": ["u", "v"]}),
             stop(),
         ],
@@ -382,15 +378,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + sse(r'{"choices":[{"delta":{"reasoning":"\ude01"}}]}')
         + chunk({"content": "d", "reasoning": "e"}, "stop")
         + DONE,
-        [
-            TextDelta("a"),
-            came("b", "reasoning"),
-            TextDelta("😀c"),
-            ReasoningDelta("😁"),
-            ReasoningDelta("e"),
-            TextDelta("d"),
-            stop(),
-        ],
+        [TextDelta("a"), came("b", "reasoning"), TextDelta("😀c"), *thoughts("😁", "e"), TextDelta("d"), stop()],
     ),
     "halves that stay alone": (
         sse(r'{"choices":[{"delta":{"content":"\ude00a\ud83d"}}]}')

@@ -31,7 +31,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources.wire_formats.responses import Responses
-from tests.sources.adapters import read
+from tests.sources.adapters import called, forwarded, read, started, texts, thoughts
 from tests.support.cases import together
 from tests.support.chat_chunks import sse
 
@@ -135,8 +135,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             )
         ),
         [
-            TextDelta("Par"),
-            TextDelta("is"),
+            *texts("Par", "is"),
             done("Paris", usage=Usage(input=9, output=5, total=14, cache_read=4, cache_write=1, reasoning=3)),
         ],
     ),
@@ -204,14 +203,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             item_done(function("{}", id="8"), 1),
             completed(message("ab", id="9"), function("{}", id="10")),
         ),
-        [
-            TextDelta("a"),
-            TextDelta("b"),
-            ToolCallStart("2", "call_1", "f"),
-            ToolCallDelta("2", "{}"),
-            NativeToolCall("2", "f", "{}", "call_1"),
-            done("ab"),
-        ],
+        [*texts("a", "b"), *called("2", "call_1", "f", "{}", arguments="{}"), done("ab")],
     ),
     "the same index for all": (
         frames(
@@ -226,12 +218,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             END,
         ),
         [
-            STARTED,
-            ToolCallDelta("1", "{}"),
-            NativeToolCall("1", "f", "{}", "call_1"),
-            ToolCallStart("2", "call_2", "f"),
-            ToolCallDelta("2", "[]"),
-            NativeToolCall("2", "f", "[]", "call_2"),
+            *called("1", "call_1", "f", "{}", arguments="{}"),
+            *called("2", "call_2", "f", "[]", arguments="[]"),
             NativeToolCall("3", "f", "{}", "call_3"),
             TextDelta("a"),
             done(),
@@ -246,12 +234,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *numbered(item_done(function("{}"), 1), completed(message("ab"), function("{}")), start=7),
         ),
         [
-            TextDelta("a"),
-            TextDelta("b"),
+            *texts("a", "b"),
             SourceRaw(event("future", x=1, sequence_number=4)),
-            ToolCallStart("2", "call_1", "f"),
-            ToolCallDelta("2", "{}"),
-            NativeToolCall("2", "f", "{}", "call_1"),
+            *called("2", "call_1", "f", "{}", arguments="{}"),
             done("ab"),
         ],
     ),
@@ -307,10 +292,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             completed(function('{"x":1}'), function("{}", id="fc_2", call_id="call_2", name="g")),
         ),
         [
-            STARTED,
-            ToolCallDelta("1", '{"x"'),
-            ToolCallStart("2", "call_2", "g"),
-            ToolCallDelta("2", "{}"),
+            *started("1", "call_1", "f", '{"x"'),
+            *started("2", "call_2", "g", "{}"),
             ToolCallDelta("1", ":1}"),
             NativeToolCall("1", "f", '{"x":1}', "call_1"),
             NativeToolCall("2", "g", "{}", "call_2"),
@@ -355,15 +338,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             item_done(function("", id="fc_2", call_id="call_2"), 1),
             END,
         ),
-        [
-            STARTED,
-            NativeToolCall("1", "f", '{"x":1}', "call_1"),
-            ToolCallStart("2", "call_2", "f"),
-            ToolCallDelta("2", '{"y"'),
-            ToolCallDelta("2", ":2}"),
-            NativeToolCall("2", "f", None, "call_2"),
-            done(),
-        ],
+        [*called("1", "call_1", "f", arguments='{"x":1}'), *called("2", "call_2", "f", '{"y"', ":2}"), done()],
     ),
     "a call whose name comes late": (
         frames(
@@ -375,8 +350,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             END,
         ),
         [
-            ToolCallStart("1"),
-            ToolCallDelta("1", "{"),
+            *started("1", None, None, "{"),
             ToolCallStart("1", None, "f"),
             NativeToolCall("1", "f", "{}", "call_1"),
             done(),
@@ -391,9 +365,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             completed(function('{"x"', status="incomplete"), status="incomplete"),
         ),
         [
-            STARTED,
-            ToolCallDelta("1", '{"x"'),
-            NativeToolCall("1", "f", '{"x"', "call_1", fault=Code.TRUNCATED),
+            *called("1", "call_1", "f", '{"x"', arguments='{"x"', fault=Code.TRUNCATED),
             done(raw="incomplete", reason="length"),
         ],
     ),
@@ -409,8 +381,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             NativeToolCall("1", "f", "{}", "call_1"),
-            ToolCallStart("2", "call_2", "f"),
-            ToolCallDelta("2", '{"x"'),
+            *started("2", "call_2", "f", '{"x"'),
             ToolCallStart("3", "call_3", "f"),
             done(raw="max_output_tokens", reason="length"),
         ],
@@ -426,11 +397,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             END,
         ),
         [
-            STARTED,
-            ToolCallDelta("1", '{"input":"say \\"hi'),
-            ToolCallDelta("1", '\\"\\n'),
-            ToolCallDelta("1", '"}'),
-            NativeToolCall("1", "f", {"input": 'say "hi"\n'}, "call_1", own=CUSTOM),
+            *called(
+                "1", "call_1", "f", '{"input":"say \\"hi', '\\"\\n', '"}', arguments={"input": 'say "hi"\n'}, own=CUSTOM
+            ),
             done(),
         ],
     ),
@@ -447,12 +416,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             event("custom_tool_call_input.delta", item_id="ctc_1", delta="hi"),
             completed(custom("hi"), status="incomplete", incomplete_details={"reason": "content_filter"}),
         ),
-        [
-            ToolCallStart("1"),
-            ToolCallDelta("1", '{"input":"hi'),
-            STARTED,
-            done(raw="content_filter", reason="content_filter"),
-        ],
+        [*started("1", None, None, '{"input":"hi'), STARTED, done(raw="content_filter", reason="content_filter")],
     ),
     # The item and what is encrypted of it go back with the next request.
     "summaries of reasoning": (
@@ -469,15 +433,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             delta("a", at=1),
             completed(reasoning("Hm", "So", encrypted_content="ZW5j"), message("a")),
         ),
-        [
-            ReasoningDelta("H"),
-            ReasoningDelta("m"),
-            ReasoningDelta("\n\nS"),
-            ReasoningDelta("o"),
-            ReasoningDelta("", signature="ZW5j", id="rs_1"),
-            TextDelta("a"),
-            done("a"),
-        ],
+        [*thoughts("H", "m", "\n\nS", "o"), ReasoningDelta("", signature="ZW5j", id="rs_1"), TextDelta("a"), done("a")],
     ),
     # Open models show what they think; without a signature one item would run into the next.
     "reasoning itself": (
@@ -579,11 +535,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
                     "output_text.annotation.added", item_id="msg_1", output_index=0, annotation={"type": "url_citation"}
                 )
             ),
-            SourceRaw(event("audio.delta", delta="QQ==")),
-            SourceRaw({"type": "output_image"}),
+            *forwarded(event("audio.delta", delta="QQ=="), {"type": "output_image"}),
             TextDelta("b"),
-            SourceRaw({"type": "output_text", "text": "b", "annotations": [2]}),
-            SourceRaw({"type": [], "text": "c"}),
+            *forwarded({"type": "output_text", "text": "b", "annotations": [2]}, {"type": [], "text": "c"}),
             done("ab"),
         ],
     ),
@@ -685,11 +639,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *frames(item_done(function('{"x":"😂"}'), 5), item_done(custom("😃", call_id="call_2"), 6), END),
         ],
         [
-            TextDelta("a"),
-            TextDelta("😀b"),
+            *texts("a", "😀b"),
             SourceRaw(event("future", x="😀")),
-            ReasoningDelta("c"),
-            ReasoningDelta("😁"),
+            *thoughts("c", "😁"),
             ToolCallStart("3", "call_1", "f"),
             ToolCallStart("4", "call_2", "f"),
             ToolCallDelta("3", '{"x":"'),
@@ -734,12 +686,7 @@ def test_arguments_that_nest_too_deep_are_a_fault() -> None:
 def test_text_for_comparison_is_bounded() -> None:
     """Text over the limit is not compared with the end of its item."""
     stream = frames(delta("abc"), delta("def"), part_done(text="abcdefgh"), item_done(message("abcdefgh")), END)
-    assert read(lambda: Responses(Limits(text=6)), *stream) == [
-        TextDelta("abc"),
-        TextDelta("def"),
-        TextDelta("gh"),
-        done(),
-    ]
+    assert read(lambda: Responses(Limits(text=6)), *stream) == [*texts("abc", "def", "gh"), done()]
     assert read(lambda: Responses(Limits(text=5)), *stream) == [TextDelta("abc"), TextDelta("def"), done()]
     thoughts = frames(event("reasoning_text.delta", delta="abcdef"), event("reasoning_text.done", text="abcdefgh"), END)
     assert read(lambda: Responses(Limits(text=5)), *thoughts) == [ReasoningDelta("abcdef"), done()]

@@ -24,7 +24,6 @@ from streamtools.events import (
     SourceRaw,
     SourceUsage,
     TextDelta,
-    ToolCallDelta,
     ToolCallStart,
     UIEvent,
     Usage,
@@ -40,7 +39,7 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_same_at_every_cut, read
+from tests.sources.adapters import assert_same_at_every_cut, called, read
 from tests.support.bodies import Pieces
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
@@ -131,12 +130,7 @@ STREAMS: dict[str, Stream] = {
         chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "null"}}]})
         + chunk(finish="tool_calls")
         + DONE,
-        [
-            ToolCallStart("0", "c", "f"),
-            ToolCallDelta("0", "null"),
-            NativeToolCall("0", "f", None, "c"),
-            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls"),
-        ],
+        [*called("0", "c", "f", "null"), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls")],
     ),
     "Cohere's, for chat completions": Stream(
         ChatCompletions,
