@@ -158,15 +158,16 @@ class Chat(ToolStream):
         if self._run.resumed is not None:
             _check_unanswered(self._run.resumed.suspension.calls, self._messages)
         if continue_from is not None:
-            self._continue_from(continue_from)
+            self._run.restore(LoggedRun(continue_from.events), continue_from)
+        self._source_was_read = not has_first_answer
+        if self._run.logged is not None:
+            self._continue_from(self._run.logged, 0 if continue_from is None else continue_from.copied)
 
-    def _continue_from(self, lost: LostRun) -> None:
+    def _continue_from(self, logged: LoggedRun, copied: int) -> None:
         """Continue a run from its log: finish its open step, or send its next request."""
-        logged = LoggedRun(lost.events)
-        self._run.restore(logged, lost)
-        self._read_follow_ups(logged.events)
+        self._read_follow_ups(logged.events, copied)
         machine, shown = self._run.machine, ""
-        self._steps_left -= logged.steps
+        self._steps_left -= logged.steps - logged.steps_before
         if logged.open is not None and not logged.open.is_answered:
             self._steps_left += 1
             written = self._run.collector.step_text
@@ -174,13 +175,15 @@ class Chat(ToolStream):
             events, shown = machine.switch_model(written, "the crashed process")
             self._run.open_with(events)
         elif not logged.awaits_answer:
-            self._source_was_read = True
             return
         model = self._model if self._fallback is None else self._fallback.models[0]
-        self._source = self._next_answer(shown, find_stored(model, logged, shown))
+        self._source, self._source_was_read = self._next_answer(shown, find_stored(model, logged, shown)), False
 
-    def _read_follow_ups(self, events: Iterable[UIEvent]) -> None:
-        """Add the messages of earlier follow-up requests to the conversation."""
+    def _read_follow_ups(self, events: Iterable[UIEvent], copied: int) -> None:
+        """Add the messages of earlier follow-up requests to the conversation.
+
+        Events up to the seq `copied` are of waiting runs. Their next follow-ups contain only the results of the calls.
+        """
         ended = 0  # the number of the steps before the event that were not superseded
         for event in events:
             match event:
@@ -190,10 +193,28 @@ class Chat(ToolStream):
                     ended -= 1
                 case FollowUp(messages):
                     new = steps_to_history(self._run.collector.read().steps[self._sent : ended])
-                    written = write_continuation((), new, "openai", dialects=self._writer.dialects)
-                    self._messages += new if messages == written else _read_reviewed(messages, written, new)
+                    written = self._written(new)
+                    results_only = copied > 0 and messages == written[-len(messages) :]
+                    self._add_messages(written if results_only else messages, written, new)
                     self._sent = ended
                     self._choice = self._run.machine.tool_choice = ToolChoice()
+
+    def _written(self, new: list[Message]) -> list[Any]:
+        """Return the messages that a follow-up request adds for the `new` steps in the history, in OpenAI's format."""
+        resumed = (
+            () if self._sent else self._run.collector.result.resumed
+        )  # the first follow-up has the results of resumed calls
+        return write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
+
+    def _add_messages(self, reviewed: list[Any], written: list[Any], new: list[Message]) -> None:
+        """Add the messages of a follow-up request to the conversation, after their review."""
+        if reviewed != written:
+            new = _read_reviewed(reviewed, written, new)
+            if self._run.collector.result.resumed and not self._sent:
+                _close_text_calls(self._messages, len(self._messages))
+        if self._writer.native_tool_calls is None and _calls_natively(new):
+            self._writer.native_tool_calls = True
+        self._messages += new
 
     def _default_dialects(self, request: RequestOptions, native: bool | None) -> Any:
         """Return the dialects that a chat enables if `dialects` is not set."""
@@ -293,7 +314,7 @@ class Chat(ToolStream):
 
     async def _next_source(self) -> EventSource | None:
         """Return the next answer to read, or None if the run sends no further request."""
-        if self._run.resumed is None and (source := await super()._next_source()) is not None:
+        if (source := await super()._next_source()) is not None:
             return source
         machine = self._run.machine
         is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
@@ -321,27 +342,18 @@ class Chat(ToolStream):
             self._retries_left -= 1
             complaint = neutralize(complaint, self._writer.dialects)  # it may contain names that the model chose
             new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
-        resumed = () if self._sent else self.result.resumed  # the first follow-up has the results of resumed calls
-        messages = write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
-        if self._review is not None and not is_paused:
-            reviewed = self._review(deepcopy(messages))
-            if isawaitable(reviewed):
-                reviewed = await reviewed
-            if reviewed is None:
-                machine.expect_no_answer()
-                return None
-            if reviewed != messages:
-                new = _read_reviewed(reviewed, messages, new)
-                if resumed:
-                    _close_text_calls(self._messages, len(self._messages))
-                messages = deepcopy(reviewed)
-        if self._writer.native_tool_calls is None and _calls_natively(new):
-            self._writer.native_tool_calls = True
-        self._messages += new
+        messages = self._written(new)
+        reviewed = messages if self._review is None or is_paused else self._review(deepcopy(messages))
+        if isawaitable(reviewed):
+            reviewed = await reviewed
+        if reviewed is None:
+            machine.expect_no_answer()
+            return None
+        self._add_messages(reviewed, messages, new)
         self._sent += len(steps)
         if not is_paused:
             self._choice = machine.tool_choice = ToolChoice()
-        self._run.emit((machine.clean(FollowUp(messages, seq=machine.number())),))
+        self._run.emit((machine.clean(FollowUp(deepcopy(reviewed), seq=machine.number())),))
         if self._fallback is not None:
             self._answer_start = len(self.result.text)
         return self._next_answer()

@@ -6,7 +6,7 @@ if the log has its start but not its end. The model was then still writing, or t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
@@ -124,6 +124,8 @@ class LoggedRun:
         """The `seq` of the last event."""
         self.steps = 0
         """The number of the last step that has started."""
+        self.steps_before = 0
+        """The number of the step in which a waiting run asked its questions, if this run continues it."""
         self.open: LoggedStep | None = None
         """The open step."""
         self.finish_reason: str | None = None
@@ -144,6 +146,25 @@ class LoggedRun:
         """The ids of all calls, also of those that were not completed."""
         for event in events:
             self.add(event)
+
+    @classmethod
+    def of_decided(cls, events: Sequence[UIEvent], copied: int, calls: Iterable[ToolCall]) -> LoggedRun:
+        """Return the state of a run that continues a waiting run, whose `calls` have been decided.
+
+        Its log begins with events of the waiting run, up to the seq `copied`. Of these, the state has only the `calls`:
+        the history of the run has the others.
+        """
+        before = cls(event for event in events if event.seq <= copied)
+        logged = cls([StepStart(before.steps, seq=before.seq)])
+        for call in calls:
+            logged.add(Call(call, seq=before.seq))
+            logged.add(Thinking(False, call.id, seq=before.seq))
+        logged.steps_before = before.steps
+        if logged.open is not None:
+            logged.open.is_answered = True
+        for event in events[len(before.events) :]:
+            logged.add(event)
+        return logged
 
     def add(self, event: UIEvent) -> None:
         """Add the next event of the run."""

@@ -296,6 +296,7 @@ class StreamMachine:
         if step is not None and (step.is_answered or logged.has_failed):
             self.runnable = [call for call in step.calls.values() if call.id not in step.outcomes]
             self._taken += step.calls.values()
+            self._turn.resume([*step.calls.values()])
             self._ending.finish = "tool_calls" if step.calls else "stop"
             self.awaits_outcomes = True
         elif step is not None:

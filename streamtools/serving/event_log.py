@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from operator import attrgetter
 from typing import Protocol, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import anyio
 
@@ -36,6 +36,12 @@ def log_key(owner: str, run_id: str) -> str:
     check_kind("`owner`", owner, str)
     check_kind("the id of a run or a conversation", run_id, str)
     return "/".join(quote(name, safe="", errors="surrogatepass") for name in (owner, run_id))
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return the owner and the id of the run with this `log_key`."""
+    owner, _, run_id = key.partition("/")
+    return unquote(owner, errors="surrogatepass"), unquote(run_id, errors="surrogatepass")
 
 
 def resync(seq: int) -> Warning:

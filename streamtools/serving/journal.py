@@ -17,20 +17,7 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.errors import AsyncOnly
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Start,
-    StepEnd,
-    StepStart,
-    StepSuperseded,
-    UIEvent,
-)
+from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
@@ -65,9 +52,6 @@ class Journal:
         self.in_memory = type(event_log) is MemoryEventLog
         self.never_waits = self.in_memory
         """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
-        self.written_before: Sequence[UIEvent] = ()
-        """The events of this run that a crashed process has written. The copied events are not among them."""
-        self._next: Callable[[UIEvent], UIEvent | None] | None = None  # maps an event to the event to write
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
@@ -104,10 +88,8 @@ class Journal:
                 self.last = event.seq - 1
                 await self.write(event)
 
-    def resume(self, earlier: Sequence[UIEvent]) -> None:
-        """From now on, leave out events that the log already has, from the waiting run or from a crashed process."""
-        if earlier or self.written_before:
-            self._next = _next_after(earlier, self.written_before)
+    def begin(self) -> None:
+        """Called when the stream of the run is entered."""
 
     async def check_lease(self) -> None:
         """Raise `OwnerUnreachable` unless this process certainly drives the run."""
@@ -143,11 +125,6 @@ class Journal:
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
         """Return the events to write for `event`: none, the event, or a `start` and the event. Each gets its `seq`."""
         events: tuple[UIEvent, ...]
-        if self._next is not None:
-            following = self._next(event)
-            if following is None:
-                return ()
-            event = following
         if self.last:
             events = (event if event.seq == self.last + 1 else replace(event, seq=self.last + 1),)
         elif isinstance(event, Start):
@@ -195,40 +172,6 @@ class Journal:
         if not self.logged:
             self.readable.set()
         self.logged = seq
-
-
-_REPEATED = StepStart | StepEnd | Call | ApprovalRequested | Executing | Executed | Error | FollowUp
-
-
-def _identity(event: UIEvent) -> tuple[object, ...]:
-    """Return values that distinguish the events of one step: the type, and the step or the call."""
-    call = getattr(event, "call", None)
-    return type(event), getattr(event, "step", None), getattr(event, "call_id", None) if call is None else call.id
-
-
-def _next_after(earlier: Sequence[UIEvent], written_before: Sequence[UIEvent]) -> Callable[[UIEvent], UIEvent | None]:
-    """Return a function that maps each event of a resuming stream to the event for the log, or to None.
-
-    The stream begins with a `start` and a first step, and reports the waiting calls again. In the log, that step is
-    still open, so these events are left out. So are the events in `written_before`, which a crashed process has
-    written. The numbers of the steps continue those in the log.
-    """
-    steps = [place for place, event in enumerate(earlier) if type(event) is StepStart]
-    steps_before = max(0, len(steps) - 1)
-    step = (*earlier[steps[-1] :], *written_before) if steps else written_before
-    logged = [_identity(event) for event in step if isinstance(event, _REPEATED)]
-
-    def following(event: UIEvent) -> UIEvent | None:
-        if isinstance(event, Start):
-            return None
-        if steps_before and isinstance(event, StepStart | StepEnd | StepSuperseded):
-            event = replace(event, step=event.step + steps_before)
-        if isinstance(event, _REPEATED) and (identity := _identity(event)) in logged:
-            logged.remove(identity)
-            return None
-        return event
-
-    return following
 
 
 class Attachment(AsyncOnly):

@@ -243,12 +243,12 @@ class RedisProcess:
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
 
-    def store_soon(self, run: LeasedRun, field: str, value: str) -> None:
+    def store_soon(self, meta_key: str, field: str, value: str) -> None:
         """Store a field of a run in the background, unless the run has this field. A failure is ignored."""
 
         async def store() -> None:
             with suppress(Exception):
-                await self.server.retry("EVAL", scripts.STORE_ONCE, 1, run.meta_key, field, value, field)
+                await self.server.retry("EVAL", scripts.STORE_ONCE, 1, meta_key, field, value, field)
 
         self._tasks.start_soon(store)
 

@@ -1,5 +1,13 @@
 """The Lua scripts that change the runs on Redis.
 
+    BEGIN ──> running ──────────────── END ──> ended
+               │  ^ └── RELEASE ──> handed over
+               │  └──── CLAIM ────────┤
+               └─ lease expires ──> lost
+
+A running run has a lease, and an ended run the field `ended`. A run that was handed over has the field `released`. Any
+other run is lost. With `CLAIM`, a process recovers a run: the run is running again, until its end or the next loss.
+
 Redis keeps three main keys for a run: a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). One
 process at a time drives the run: it produces the events. The field `token` of `meta` names this process: it is
 `<epoch>:<process id>`. The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The

@@ -11,16 +11,16 @@ again. To end it, that process derives the last events of the run from the event
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from msgspec.structs import replace
+from msgspec.structs import replace as set_seq
 
 from streamtools import observing
 from streamtools.errors import (
@@ -37,7 +37,7 @@ from streamtools.errors import (
 from streamtools.events import Call, Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.event_log import log_key
+from streamtools.serving.event_log import log_key, split_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
@@ -46,7 +46,7 @@ from streamtools.serving.redis_server import RedisServer, StoreSettings, millise
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import LostRun, end_lost_run, has_failed, missing_events, unknown_calls
-from streamtools.stream.reading import Startable, close
+from streamtools.stream.reading import Startable, awaited, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
@@ -159,16 +159,16 @@ class RedisStore(Checked):
         self,
         tasks: TaskGroup,
         running: Mapping[str, Run],
-        admit: Callable[[Startable, Run], Run],
-        resume_lost: Callable[[Run], Awaitable[Startable | None]],
+        admit: Callable[[Startable, LostRun], Run],
+        resume_lost: Callable[[LostRun], Awaitable[Startable | None]],
         may_start: Callable[[], bool],
     ) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
         `admit(stream, lost)` returns a run that continues `lost`. The caller starts the returned run.
-        `resume_lost(lost)` sets `lost.earlier`, and returns a stream for a lost run that continued a waiting run. While
-        `may_start()` is False, this process can start no more runs.
+        `resume_lost(lost)` returns a stream for a lost run that continues a waiting run, or None. While `may_start()`
+        is False, this process can start no more runs.
         """
         self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
         self._may_start = may_start
@@ -178,7 +178,7 @@ class RedisStore(Checked):
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader of the events of a run after the seq `after`. Implements `EventLog.read`."""
-        return RedisReader(self._processes_of(unquote(key.partition("/")[0], errors="surrogatepass"))[0], key, after)
+        return RedisReader(self._processes_of(split_key(key)[0])[0], key, after)
 
     # The servers of a user.
 
@@ -212,8 +212,7 @@ class RedisStore(Checked):
         names = [keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner)]
         names += server.keys_before(run.owner, run.id)
         args: list[Word] = [key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0]
-        args += [run.conversation or "", "owner", run.owner, "run_id", run.id, "note", json.dumps(run.note)]
-        args += ["copied", run.copied]
+        args += [run.conversation or "", "note", json.dumps(run.note), "copied", run.copied]
         status = await server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
@@ -233,26 +232,26 @@ class RedisStore(Checked):
         run.dump()
         return not run.is_cut
 
-    def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
-        """Let a run write through its lease. `events` are the events that a crashed process wrote."""
+    def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
+        """Let a run write through its lease."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         leased.logs_first = self.recovers
-        run.journal = RedisJournal(self, run, process, leased, events)
+        run.journal = RedisJournal(self, run, process, leased)
         run.is_stored = True
 
     # The runs of all processes.
 
-    async def find(self, run_id: str, *, owner: str) -> Run:
+    async def find(self, run_id: str, *, owner: str) -> RemoteRun:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
         for process in self._processes_of(owner):
             meta_key = process.server.run_keys(log_key(owner, run_id)).meta
-            token, conversation, note, copied, result, trace = await process.server.retry(
-                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace"
+            token, conversation, note, copied, result, trace, stop = await process.server.retry(
+                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace", "stop"
             )
             if token is not None:
                 name = conversation.decode() or None
                 run = RemoteRun(process, run_id, owner, conversation=name, note=json.loads(note))
-                run.copied, run.trace = int(copied), (trace or b"").decode()
+                run.copied, run.trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
                 if run.load(result):
                     run.mark_finished()
                 return run
@@ -334,27 +333,25 @@ class RedisStore(Checked):
         status, epoch, last, crashes, silence_ms, has_crashed = await process.claim(key)
         if status != b"claimed":
             return
-        meta_key = process.server.run_keys(key).meta
-        fields = await process.server.retry("HMGET", meta_key, "owner", "run_id")
-        owner, run_id = (field.decode() if field else "" for field in fields)
-        leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
+        owner, run_id = split_key(key)
+        leased = LeasedRun(key, run_id, owner, epoch, process.id, process.server.run_keys(key).meta)
         leased.written = last
         process.add_run(leased)
         try:
             recorded: dict[str, Entry] | None = None
             if self._ledger is not None:
                 await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
-                recorded = await entries_of(self._ledger, run_id)
+                recorded = await self._entries_of(run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
-            if await self._continue(process, leased, events, recorded or {}, crashes):
+            run = await self.find(run_id, owner=owner)
+            lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
+            lost = replace(lost, trace=run.trace, copied=run.copied)
+            if not run.stop_requested and await self._continue(process, leased, lost):
                 return
-            # The first step of a continuation may have run calls of the run before.
-            if self._ledger is not None and recorded is not None and run_id.endswith(NEXT):
-                recorded |= await entries_of(self._ledger, run_id.removesuffix(NEXT))
-            closing, result = end_lost_run(run_id, events, recorded)
+            closing, result = end_lost_run(run_id, events, recorded, was_stopped=run.stop_requested)
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
@@ -363,61 +360,52 @@ class RedisStore(Checked):
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(result)
         process.write_soon(leased)
 
-    async def _continue(
-        self,
-        process: RedisProcess,
-        leased: LeasedRun,
-        events: MutableSequence[UIEvent],
-        recorded: Mapping[str, Entry],
-        crashes: int,
-    ) -> bool:
+    async def _entries_of(self, run_id: str) -> dict[str, Entry]:
+        """Return the calls of a run in the ledger, and those of the waiting runs that it continues."""
+        assert self._ledger is not None
+        earlier = await self._entries_of(run_id.removesuffix(NEXT)) if run_id.endswith(NEXT) else {}
+        return earlier | await entries_of(self._ledger, run_id)
+
+    async def _continue(self, process: RedisProcess, leased: LeasedRun, lost: LostRun) -> bool:
         """Start a run that continues a lost one, if a function returns a stream for it.
 
-        `events` are the events in its log, to which new ones are added. `recorded` are its calls in the ledger, and
-        `crashes` is the number of its processes that have crashed. Returns False if the caller must end the run. Raises
-        `Draining`, `TooManyRuns` and `OwnerUnreachable`: then a process may continue the run later.
+        Adds events to `lost.events`. Returns False if the caller must end the run. Raises `Draining`, `TooManyRuns` and
+        `OwnerUnreachable`: then a process may continue the run later.
         """
-        if crashes > self._max_recoveries or (events and events[0].seq > 1):  # the log has dropped the first events
+        events, calls = lost.events, [entry.call for entry in lost.recorded.values()]
+        added = missing_events(events, calls) if events else []
+        resumes = lost.id.endswith(NEXT) and not _has_answer([*events, *added], lost.copied)
+        may_recover = self._recover is not None and not has_failed(events)
+        has_all_events = not events or events[0].seq == 1
+        if lost.attempt > self._max_recoveries or not has_all_events or not (resumes or may_recover):
             return False
         stream: Startable | None = None
         try:
-            run = await self.find(leased.run_id, owner=leased.owner)
-            steps = [event for event in events if isinstance(event, StepStart) and event.seq > run.copied]
-            is_untouched = not recorded and (not steps or steps[0] is events[-1])
-            resumes = is_untouched and run.id.endswith(NEXT)
+            if lost.copied > leased.written:  # the log does not have all events of the waiting run
+                waiting = await self.find(lost.id.removesuffix(NEXT), owner=lost.owner)
+                lost = replace(lost, events=await waiting.events_for_next())
+            elif events:
+                added.append(Warning(Code.OWNER_LOST, _OWNER_LOST))
+                events += [set_seq(event, seq=leased.written + number) for number, event in enumerate(added, 1)]
+                _add_events(process, leased, events[-len(added) :])
             if resumes:
-                stream = await self._resume_lost(run)
-            elif self._recover is not None and not has_failed(events):
-                if events:
-                    calls = [entry.call for entry in recorded.values()]
-                    added = [*missing_events(events, calls), Warning(Code.OWNER_LOST, _OWNER_LOST)]
-                    numbered = [replace(event, seq=events[-1].seq + number) for number, event in enumerate(added, 1)]
-                    _add_events(process, leased, numbered)
-                    events += numbered
-                decisions = await self._decisions(process, leased, events)
-                lost = LostRun(
-                    run.id, run.owner, run.conversation, run.note, crashes, events, recorded, decisions, run.trace
-                )
-                returned = self._recover(lost)
-                # A stream may be awaitable itself, so its type tells a chat from a coroutine.
-                if returned is None or isinstance(returned, AbstractAsyncContextManager):
-                    stream = returned
-                else:
-                    stream = await returned
+                stream = await self._resume_lost(lost)
+            elif self._recover is not None:
+                lost = replace(lost, decisions=await self._decisions(process, leased, events))
+                stream = await awaited(self._recover(lost))
             if stream is None or leased.is_fenced:
                 await close(stream)
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            continued = self._admit(stream, run)
+            continued = self._admit(stream, lost)
         except Exception as error:
             await close(stream)
             if isinstance(error, Draining | TooManyRuns | OwnerUnreachable):
                 raise
             log.warning("run_not_continued", run_id=leased.run_id, **loggable(error))
             return False
-        written = [event for event in events if event.seq > run.copied] if resumes else ()
-        self._bind_lease(continued, process, leased, written)
+        self._bind_lease(continued, process, leased)
         continued.journal.last = events[-1].seq if events else 0
-        self._tasks.start_soon(continued.drive, name=f"run {run.id}")
+        self._tasks.start_soon(continued.drive, name=f"run {lost.id}")
         observing.report("runs.recovered")
         return True
 
@@ -438,6 +426,12 @@ def server_of(owner: str, names: Iterable[str]) -> str:
     So if a server is added, users move only to this server, and if one is removed, only its users move.
     """
     return max(names, key=lambda name: sha256(log_key(owner, name).encode()).digest())
+
+
+def _has_answer(events: Iterable[UIEvent], copied: int) -> bool:
+    """Return whether the model has answered after the events up to the seq `copied` of the waiting run."""
+    new = [event for event in events if (not event.seq or event.seq > copied) and not isinstance(event, Warning)]
+    return any(isinstance(event, StepStart) for event in new[:-1])
 
 
 def _by_name(servers: object) -> dict[str, object]:
@@ -480,19 +474,15 @@ def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEve
 class RedisJournal(Journal):
     """Writes the events of a run to Redis in the background.
 
-    `write` returns before the server has the event. At the end, `flush` waits until the server has all events. `events`
-    are the events that a crashed process wrote before this process took the run over.
+    `write` returns before the server has the event. At the end, `flush` waits until the server has all events.
     """
 
-    def __init__(
-        self, store: RedisStore, run: Run, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent] = ()
-    ) -> None:
+    def __init__(self, store: RedisStore, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
         super().__init__(self, run.owner, run.id)
         self.driven = leased
         self.never_waits = True
         self.last = leased.written
         self._leased = leased
-        self.written_before = events
         self._store = store
         self._process = process
         self._run = run
@@ -502,10 +492,9 @@ class RedisJournal(Journal):
         """Return a reader of the events of the run after the seq `after`."""
         return RedisReader(self._process, key, after)
 
-    def resume(self, earlier: Sequence[UIEvent]) -> None:
-        super().resume(earlier)
+    def begin(self) -> None:
         if self._run.trace:
-            self._process.store_soon(self._leased, "trace", self._run.trace)
+            self._process.store_soon(self._leased.meta_key, "trace", self._run.trace)
 
     @property
     def outlives_process(self) -> bool:
@@ -577,6 +566,8 @@ class RemoteRun(Run):
 
     def __init__(self, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
+        self.stop_requested = False
+        """Whether a user has stopped the run. Its process may have ended before it could stop it."""
         self._process = process
         self._key = self.journal.key
         self.journal.readable.set()
@@ -628,6 +619,7 @@ class RemoteRun(Run):
         unreachable: Exception | None = None
         messages, lease = self._process.messages, self._process.server.settings.lease
         with anyio.move_on_after(4 * lease):  # enough time to end the run of a crashed process
+            self._process.store_soon(self._process.server.run_keys(self._key).meta, "stop", "1")
             while not self.ended:
                 try:
                     await messages.ask(self._key, {"kind": "stop"})

@@ -26,6 +26,7 @@ from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
+from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
@@ -90,8 +91,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self._final = StoredEnd(TurnResult(), None, [], {})  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
-        self.earlier = earlier
-        """Before `drive`: the events of the waiting run that this run continues. They are copied into its log."""
+        self._earlier = earlier  # before `drive`: the events of the waiting run that are copied into the log
         self.copied = earlier[-1].seq if earlier else 0
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
@@ -104,6 +104,8 @@ class Run(AsyncOnly, Checked, Deciding):
         """Whether other processes find the run."""
         self.trace = ""
         """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
+        self.next_log: LostRun | None = None
+        """For a chat with `resume=run`: the log of the continuation, which begins with the events of this run."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -338,7 +340,8 @@ class Run(AsyncOnly, Checked, Deciding):
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
-            await self.journal.copy(self.earlier)
+            await self.journal.copy(self._earlier)
+            self._earlier = ()
             await self._driver.drive(self)
         except BaseException as error:
             if not is_failure(error):
@@ -364,8 +367,7 @@ class Run(AsyncOnly, Checked, Deciding):
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
         self.trace = getattr(events, "trace", "")
-        self.journal.resume(self.earlier)
-        self.earlier = ()
+        self.journal.begin()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
@@ -409,7 +411,6 @@ class Run(AsyncOnly, Checked, Deciding):
                 end = StoredEnd(replace(end.result, reason="failed"), None, [], {})
             self._final = end
             self._driver = self._collector = None
-            self.earlier = ()
             try:
                 if self._on_end is not None:
                     await self._on_end(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
@@ -25,7 +25,8 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
-from streamtools.stream.reading import Startable, check_startable, close
+from streamtools.stream.lost_run import LostRun
+from streamtools.stream.reading import Startable, awaited, check_startable, close
 from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, not_waiting, read_decision
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Runs(Checked, AsyncOnly):
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
         if self._store is not None:
-            self._store.start(self._tasks, self._running, self._recover, self._resume_lost, self._may_start)
+            self._store.start(self._tasks, self._running, self._take_over, self._resume_lost, self._may_start)
         return self
 
     async def __aexit__(
@@ -224,33 +225,33 @@ class Runs(Checked, AsyncOnly):
         tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
 
-    def _recover(self, stream: Startable, lost: Run) -> Run:
+    def _take_over(self, stream: Startable, lost: LostRun) -> Run:
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         if (run_id := getattr(stream, "run_id", None)) != lost.id:
             raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
+        earlier = [event for event in lost.events if event.seq <= lost.copied]  # copied, unless the log has them
         run = self._new_run(
-            stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, earlier=lost.earlier
+            stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, earlier=earlier
         )
         if run.journal.key in self._kept:  # this process had lost the run
             self._forget_kept(run.journal.key)
         self._admit(run)
         return run
 
-    async def _resume_lost(self, lost: Run) -> Startable | None:
+    async def _resume_lost(self, lost: LostRun) -> Startable | None:
         """Call `resume` again for a continuation whose process has crashed (`lost`)."""
         if self._resume is None or self._place is None:
             return None
         run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
         run.decisions = await self._place.decide(run)
-        lost.earlier = await run.events_for_next()
-        return await self._resumed(run)
+        return await self._resumed(run, lost)
 
-    async def _resumed(self, run: Run) -> Startable:
-        """Return the chat that continues a waiting run. Raises TypeError for the chat of another run."""
+    async def _resumed(self, run: Run, log: LostRun) -> Startable:
+        """Return the chat that continues a waiting run and its `log`. Raises TypeError for the chat of another run."""
         assert self._resume is not None
-        returned = self._resume(run)
-        # A stream may be awaitable itself, so its type tells a chat from a coroutine.
-        stream = returned if isinstance(returned, AbstractAsyncContextManager) else await returned
+        run.next_log = log
+        stream = await awaited(self._resume(run))
+        run.next_log = None
         if getattr(stream, "run_id", None) != run.next_id:
             await close(stream)
             raise TypeError("`resume` must return a chat with the argument `resume=run`.")
@@ -300,14 +301,17 @@ class Runs(Checked, AsyncOnly):
         return run
 
     async def _continue_when_expired(self, run: Run, suspension: Suspension) -> None:
-        """Continue a waiting run when its last question has expired, while the run is kept."""
+        """Continue a waiting run when its last undecided question has expired, while the run is kept."""
+        waiting = len(suspension.questions)  # the number of questions that had not expired at the last attempt
         while log_key(run.owner, run.id) in self._kept:
-            seconds = suspension.seconds_left(time.time())
-            if seconds <= 0:
+            now = time.time()
+            left = [each.expires - now for each in suspension.questions if each.expires and not each.has_expired(now)]
+            if not left or len(left) < waiting:
+                waiting = len(left)
                 with suppress(RunNotFound):
                     if await self._continue_if_decided(run) is not run:
                         return
-            await anyio.sleep(min(seconds or _RETRY_S, _RETRY_S))
+            await anyio.sleep(min([_RETRY_S, *left]))
 
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
         """Return the last run of the user `owner` in a conversation, as `find` does.
@@ -380,7 +384,10 @@ class Runs(Checked, AsyncOnly):
                     run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
             if self._waiting is not None and not await self._waiting.claim(run):
                 return self._waiting.follow(run, self._continue)
-            earlier, stream = await run.events_for_next(), await self._resumed(run)
+            earlier = await run.events_for_next()
+            copied = earlier[-1].seq if earlier else 0
+            log = LostRun(run.next_id, run.owner, run.conversation, run.note, 0, earlier, copied=copied)
+            stream = await self._resumed(run, log)
             started = self._new_run(
                 stream, run.next_id, run.owner, conversation=run.conversation, note=run.note, earlier=earlier
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -23,10 +23,20 @@ from streamtools.tools.cancellation import is_failure
 
 log = Logger(__name__)
 
+_Returned = TypeVar("_Returned")
+
 YIELD_EVERY = 256
 """Number of items after which a loop over an iterable lets other tasks run, because the iterable may never wait."""
 CLOSE_TIMEOUT = 10.0
 """The default time limit of `close`, in seconds."""
+
+
+async def awaited(returned: Awaitable[_Returned] | _Returned) -> _Returned:
+    """Return the result of a function that may be asynchronous, and that returns a stream or None."""
+    # A stream may be awaitable itself, so its type tells a chat from a coroutine.
+    if returned is None or isinstance(returned, AbstractAsyncContextManager):
+        return returned
+    return await cast("Awaitable[_Returned]", returned)
 
 
 class EventSource(Protocol):

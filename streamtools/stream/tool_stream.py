@@ -209,6 +209,11 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             record=collector.record,
         )
         self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)
+        log: LostRun | None = getattr(resume, "next_log", None)  # `Runs` sets it
+        if log is not None and log.events and resumed is not None:
+            calls = resumed.suspension.calls
+            collector.resume(calls)
+            self._run.restore(LoggedRun.of_decided(log.events, log.copied, calls), log)
         self._buffer = self._run.buffer
         self._task_id = 0  # id of the task that entered the stream
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the background task; None before entering
@@ -501,6 +506,8 @@ class StreamRun:
         self._recorded_size = 0  # size in bytes of the events since `emit` last called `collect`, without small texts
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
+        self.logged: LoggedRun | None = None
+        """The state in the log of the run, if that already has events which this stream continues."""
         self._opening: list[UIEvent] = []  # the first events of a run that continues
         self._lost_trace = ""  # the `traceparent` of the lost process whose run this run continues
 
@@ -510,7 +517,7 @@ class StreamRun:
         Returns a context manager. The caller starts the task of the run inside it.
         """
         self.buffer.open()
-        resumed_trace = self.resumed.suspension.trace if self.resumed else self._lost_trace
+        resumed_trace = self._lost_trace or (self.resumed.suspension.trace if self.resumed else "")
         observed = observing.begin(self.machine.run_id, self.machine, resumed_trace)
         if observed is not None:
             self.steps.trace = observed.trace
@@ -601,7 +608,7 @@ class StreamRun:
         if self.machine.awaits_outcomes:
             await self._run_open_calls(tools)
             return
-        if self.resumed is None:
+        if self.resumed is None or self.logged is not None:
             return
         calls = self.resumed.suspension.calls
         self.collector.resume(calls)
@@ -609,11 +616,11 @@ class StreamRun:
         await self._run_open_calls(tools)
 
     def restore(self, logged: LoggedRun, lost: LostRun) -> None:
-        """Continue a lost run from its log, with its calls in the ledger.
+        """Continue a run from its log, with its calls in the ledger.
 
         If its open step is not answered, the caller must switch the model.
         """
-        self._lost_trace = lost.trace
+        self.logged, self._lost_trace = logged, lost.trace
         outcomes = self.collector.restore(logged, lost.recorded)
         self._opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:

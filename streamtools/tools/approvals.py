@@ -397,13 +397,14 @@ class Approvals:
         self, questions: Sequence[Question], started: Collection[str], decisions: Mapping[str, Decision]
     ) -> None:
         """Continue with the questions of a lost process, and its `decisions`. The calls in `started` were approved."""
-        self._decisions = {**dict.fromkeys(started, Approve()), **decisions}
-        self.asked = {
+        self._decisions = {**dict.fromkeys(started, Approve()), **self._decisions, **decisions}
+        lost = {
             each.call.id: replace(each, expires=None) if each.call.id in self._decisions else each for each in questions
         }
-        self.shown = self.asked.keys()
+        self.asked = {**self.asked, **lost}
+        self.shown = lost.keys()
         if self.attended:
-            self._unasked = {id: each for id, each in self.asked.items() if id not in self._decisions}
+            self._unasked = {id: each for id, each in lost.items() if id not in self._decisions}
 
     @property
     def questions(self) -> list[Question]:

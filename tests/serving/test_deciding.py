@@ -819,11 +819,17 @@ async def test_an_id_of_many_continuations_costs_two_requests(tmp_path: Path) ->
         assert 2 == len(asked)
 
 
+async def pass_by(*given: object) -> None:
+    """Do nothing."""
+
+
 async def test_a_process_that_cannot_continue_a_run_writes_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path, None)
     site.gate, site.lease, site.approvals = anyio.Event(), 60.0, ApprovalOptions(timeout=60)
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
+        assert one._waiting is not None
+        one._waiting.keep_lease = pass_by  # type: ignore[method-assign,assignment]
         await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
         site.later = 10
         with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as db:
@@ -877,6 +883,24 @@ async def test_a_failed_continuation_of_expired_questions_is_repeated(
         with anyio.fail_after(20):
             while not site.continued:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_a_run_continues_when_its_last_undecided_question_expires(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question that expires last is decided before."""
+    monkeypatch.setattr("streamtools.serving.runs._RETRY_S", 0.01)
+    async with site.open() as runs:
+        waiting = await site.ask(runs, BOTH)
+        assert waiting is await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert waiting.suspension is not None
+        questions: Any = waiting.suspension.questions
+        questions[1] = msgspec.structs.replace(questions[1], expires=time.time() - 1)
+        with anyio.fail_after(20):
+            while not site.continued:
+                await anyio.lowlevel.checkpoint()
+            found = await runs.find(waiting.next_id, owner="ann")
+            assert ["paid 5 to Ann", None] == [each.result for each in (await found.wait()).outcomes]
 
 
 def test_a_decision_has_no_unknown_fields() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -36,6 +37,7 @@ class Site:
     def __init__(self, server: RedisServer, prefix: str, make: Callable[..., Any], **options: Any) -> None:
         self.make = make
         self.losses: list[LostRun] = []
+        self._resume = options.pop("resume", None)
         self._server = server
         self._options: dict[str, Any] = {"prefix": prefix, "lease": LEASE, "recover": self.recover, **options}
 
@@ -51,7 +53,7 @@ class Site:
                 yield here, there
 
     def store(self, client: object) -> Runs:
-        return Runs(RedisStore(client, **self._options))
+        return Runs(RedisStore(client, **self._options), resume=self._resume)
 
     async def read(self, is_at: Callable[[UIEvent, Run], bool]) -> list[UIEvent]:
         """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
@@ -225,6 +227,73 @@ async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix:
     done = (await Site(server, prefix, make).read(is_last))[-1]
     assert isinstance(done, Done)
     assert done.reason == "failed"
+
+
+async def test_a_stop_is_final_without_the_process_of_the_run(server: RedisServer, prefix: str) -> None:
+    """The process that takes the run over cancels it. The old process does not."""
+    site = Site(server, prefix, weather_chat("text", None, 3))
+    async with site.processes() as (here, there):
+        run = await here.start(site.make(), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        with anyio.fail_after(20):
+            async for event in found.attach():
+                if is_last(event, run):
+                    site.cut.cut()
+                    break
+            await found.stop()
+            site.cut.restore()
+            assert ("cancelled", []) == (found.result.reason, site.losses)
+            await run.wait()
+            assert (await (await here.find(run.id, owner="ann")).wait()).reason == "cancelled"
+
+
+@pytest.mark.parametrize("crash", ["before its first event", "before the answer", "in the answer"])
+async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServer, prefix: str, crash: str) -> None:
+    """Its process crashes. `recover` gets the calls of all runs that the run continues."""
+    bank, ledger, third = Bank(), MemoryLedger(), list[Interruptible]()
+
+    def make(model: Any = None, messages: Any = (QUESTION,), **more: Any) -> Any:
+        model = model or Interruptible([[], [], *ANSWERS["text"]], "vllm")
+        return chat(model, messages, tools=bank.tools, runner=RunnerOptions(ledger=ledger), **more)
+
+    def resume(run: Run) -> Any:
+        if not run.id.endswith("~"):
+            return make(ScriptedModel([calls(("pay", {"to": "Bob", "amount": 7}))]), run.history, resume=run)
+        most = math.inf if third else 3 if crash == "in the answer" else 0
+        third.append(Interruptible([[], [], *ANSWERS["text"]], "vllm", most=most))
+        return make(third[-1], run.history, resume=run)
+
+    async def begin_and_crash(begin: Any, run: Run, **options: Any) -> None:
+        await begin(run, **options)
+        site.cut.cut()
+
+    site = Site(server, prefix, make, resume=resume, ledger=ledger)
+    async with site.processes() as (here, there):
+        run = await here.start(make(ScriptedModel([calls(("pay", ANN))])), owner="ann")
+        for _ in range(2):
+            await run.wait()
+            assert run.suspension is not None
+            if crash == "before its first event" and run.id.endswith("~"):
+                assert here._store is not None
+                here._store.begin = partial(begin_and_crash, here._store.begin)  # type: ignore[method-assign]
+            run = await here.decide(run.id, run.suspension.calls[0].id, True, owner="ann")
+        events = list[UIEvent]()
+        with anyio.fail_after(20):
+            async for event in (await there.find(run.id, owner="ann")).attach():
+                events.append(event)
+                if event.type == ("text" if crash == "in the answer" else "follow-up") and is_last(event, run):
+                    site.cut.cut()
+            site.cut.restore()
+            await run.stop()
+    validate(events)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [("Ann", 5), ("Bob", 7)] == bank.paid
+    assert text_of(events) == "It is sunny in Oslo, and it is sunny in Rome as well."
+    assert isinstance(events[-1], Done)
+    assert "finished" == events[-1].reason
+    if crash == "in the answer":
+        (lost,) = site.losses
+        assert ["pay", "pay"] == [entry.call.name for entry in lost.recorded.values() if entry.outcome]
 
 
 async def test_a_run_is_continued_a_limited_number_of_times(server: RedisServer, prefix: str) -> None:
