@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -10,7 +11,7 @@ from streamtools.conversation import Chat
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import RedisMessages
-from streamtools.tools import Tool
+from streamtools.tools import runner
 
 _TOKEN = "stored[1] ~= token"
 
@@ -76,8 +77,13 @@ def _change_shown(change: Callable[[str], str]) -> None:
 
 
 def _tool_run_again() -> None:
-    """A call with an unknown outcome runs again, whatever its tool is."""
-    Tool.idempotent = property(lambda self: True, lambda self, value: None)  # type: ignore[assignment]
+    """No ledger records the calls, so a call without an outcome in the log runs again."""
+    once = runner.run_once
+
+    async def again(ledger: Any, *args: Any, **options: Any) -> Any:
+        return await once(None, *args, **options)
+
+    vars(runner)["run_once"] = again
 
 
 def _replaced(script: str, *changes: tuple[str, str]) -> str:

@@ -22,7 +22,7 @@ from streamtools.outputs.sse import NativeEncoder
 from streamtools.runs import LostRun, RedisStore, Runs
 from streamtools.tools import SQLiteLedger, Tool
 
-LEASE = 0.5
+LEASE = 2.0  # seconds, so long that a process on a busy machine renews it in time
 
 
 class Setting(NamedTuple):
@@ -41,7 +41,7 @@ class Worker:
 
     def __init__(self, setting: Setting, name: str, *, is_full: bool) -> None:
         self.setting, self.name, self.is_full = setting, name, is_full
-        self.ledger = None if setting.ledger is None else SQLiteLedger(setting.ledger, lease=2 * LEASE)
+        self.ledger = None if setting.ledger is None else SQLiteLedger(setting.ledger, lease=LEASE)
 
     def make(self, lost: LostRun | None = None) -> Chat:
         async def tell(path: str) -> str:
