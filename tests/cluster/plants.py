@@ -11,7 +11,7 @@ from streamtools.conversation import Chat
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import RedisMessages
-from streamtools.tools import runner
+from streamtools.tools import ledger, runner
 
 _TOKEN = "stored[1] ~= token"
 
@@ -78,9 +78,9 @@ def _change_shown(change: Callable[[str], str]) -> None:
 
 def _tool_run_again() -> None:
     """No ledger records the calls, so a call without an outcome in the log runs again."""
-    once = runner.run_once
+    once = ledger.run_once
 
-    async def again(ledger: Any, *args: Any, **options: Any) -> Any:
+    async def again(recorded: Any, *args: Any, **options: Any) -> Any:
         return await once(None, *args, **options)
 
     vars(runner)["run_once"] = again
