@@ -105,26 +105,6 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
             ),
         ],
     ),
-    # Responses
-    "a malformed call, a custom one, and an image as a result": (
-        "openai",
-        [
-            ASK,
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    chat_call("c1", '{"a'),
-                    {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "free"}},
-                    chat_call("c3"),
-                ],
-            },
-            {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
-            {"role": "tool", "tool_call_id": "c2", "content": "ok"},
-            {"role": "tool", "tool_call_id": "c3", "content": [{"type": "image_url", "image_url": {"url": "u"}}]},
-            {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
-        ],
-    ),
     "names, and how texts are cached": (
         "openai",
         [
@@ -263,14 +243,14 @@ def test_protobuf_names_are_read() -> None:
 
 def test_malformed_arguments_are_sent_unchanged() -> None:
     """Servers that may render a template do not get them."""
-    _, messages = HISTORIES["a malformed call, a custom one, and an image as a result"]
+    history = read_messages(EXACT["openai"][1])
 
     def arguments(host: str | None) -> str:
-        (call, *_) = write_messages(read_messages(messages), "openai", provider=Origin(host=host))[1]["tool_calls"]
+        (_, call, _) = write_messages(history, "openai", provider=Origin(host=host))[2]["tool_calls"]
         return str(call["function"]["arguments"])
 
     assert ['{"a', '{"a', "{}"] == [arguments(host) for host in (None, "api.openai.com", "localhost")]
-    assert {} == write_messages(read_messages(messages), "anthropic")[1]["content"][0]["input"]
+    assert {} == write_messages(history, "anthropic")[1]["content"][2]["input"]
 
 
 @pytest.mark.parametrize("arguments", ['{"a', "[1]", '"a"', "NaN", 5, [1]])

@@ -142,22 +142,19 @@ async def test_a_latitude_run_is_read_over_a_connection() -> None:
     assert first == TextDelta("a")
 
 
+JSON = "application/json"
+NO_STREAM = "the response is one JSON document and not a stream"
 REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
     "OpenAI": (
         429,
-        "application/json",
+        JSON,
         {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
         SourceError("Rate limit reached", status=429, cause="requests rate_limit_exceeded"),
     ),
-    "Ollama": (
-        404,
-        "application/json",
-        {"error": "model 'x' not found"},
-        SourceError("model 'x' not found", status=404),
-    ),
+    "Ollama": (404, JSON, {"error": "model 'x' not found"}, SourceError("model 'x' not found", status=404)),
     "FastAPI": (
         422,
-        "application/json",
+        JSON,
         {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
         SourceError("Field required", status=422, cause="missing"),
     ),
@@ -178,34 +175,19 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
     ),
     "an answer that is no stream": (
         200,
-        "application/json",
+        JSON,
         {"choices": [{"message": {"content": "hi"}}]},
-        SourceError("the response is one JSON document and not a stream; was the request sent with `stream: true`?"),
+        SourceError(f"{NO_STREAM}; was the request sent with `stream: true`?"),
     ),
     "an answer of Gemini without `alt=sse`": (
         200,
-        "application/json",
+        JSON,
         [{"candidates": [{"content": {"parts": [{"text": "hi"}]}}]}],
-        SourceError("the response is one JSON document and not a stream; add `alt=sse` to the URL"),
+        SourceError(f"{NO_STREAM}; add `alt=sse` to the URL"),
     ),
-    "JSON of another kind": (
-        200,
-        "application/problem+json",
-        b" \n[1]",
-        SourceError("the response is one JSON document and not a stream"),
-    ),
-    "JSON that is none": (
-        200,
-        "application/json",
-        b'{"a":',
-        SourceError("the response is one JSON document and not a stream"),
-    ),
-    "JSON that is empty": (
-        200,
-        "application/json",
-        b"",
-        SourceError("the response is one JSON document and not a stream"),
-    ),
+    "JSON of another kind": (200, "application/problem+json", b" \n[1]", SourceError(NO_STREAM)),
+    "JSON that is none": (200, JSON, b'{"a":', SourceError(NO_STREAM)),
+    "JSON that is empty": (200, JSON, b"", SourceError(NO_STREAM)),
 }
 
 

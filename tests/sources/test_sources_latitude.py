@@ -87,6 +87,7 @@ def pending(id: str, name: str | None = "f", arguments: Any = None, key: str = "
     return NativeToolCall(key or id, name, arguments, id, answerable=False)
 
 
+STOPPED = ProviderCompleted(finish_reason="stop", ends_run=False)
 V4 = {"promptTokens": 3, "completionTokens": 2, "totalTokens": 5}
 V5 = {
     "inputTokens": 3,
@@ -190,7 +191,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     ),
     "an object as the answer": (
         [chain("provider-completed", response={"streamType": "object", "object": {"a": 1}}), chain("chain-completed")],
-        [ProviderCompleted(finish_reason="stop", ends_run=False), ChainCompleted("c-1")],
+        [STOPPED, ChainCompleted("c-1")],
     ),
     # v3 until tools were answered out of band: the chain ends in asking for them.
     "a chain that ends in asking for tools": (
@@ -211,7 +212,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         [
             turn("", "tool_calls", raw="tool-calls"),
             pending("t", arguments={"a": 1}, key="listed 1"),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
+            STOPPED,
             ChainCompleted("c-1"),
         ],
     ),
@@ -292,7 +293,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         [
             ProviderCompleted("a", [pending("t", key="listed 1")], "stop", ends_run=False),
             pending("u", "g", key="listed 3"),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
+            STOPPED,
             ChainCompleted("c-1"),
         ],
     ),
@@ -321,12 +322,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             chain("provider-completed", response={"toolCalls": "none"}),
             chain("chain-completed", toolCalls={"id": "t"}),
         ],
-        [
-            SourceRaw({"type": "tool-result", "toolCallId": 7}),
-            pending("t", None, "{"),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
-            ChainCompleted("c-1"),
-        ],
+        [SourceRaw({"type": "tool-result", "toolCallId": 7}), pending("t", None, "{"), STOPPED, ChainCompleted("c-1")],
     ),
     # A tool call that no completion follows is a turn of its own.
     "a turn of a call alone": (
@@ -377,7 +373,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     ),
     "a completion without the shape of one": (
         [chain("provider-completed", response="text", finishReason=5), chain("chain-completed", response=[])],
-        [ProviderCompleted(finish_reason="stop", ends_run=False), ChainCompleted("c-1")],
+        [STOPPED, ChainCompleted("c-1")],
     ),
     "a pair in two deltas": (
         [
@@ -421,16 +417,11 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + frame({"type": "tool-result", "name": "f"})
         + frame({"type": "finished"})
         + frame("[DONE]"),
-        [
-            TextDelta("a"),
-            SourceRaw({"type": "tool-result", "name": "f"}),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
-            ChainCompleted("c-1"),
-        ],
+        [TextDelta("a"), SourceRaw({"type": "tool-result", "name": "f"}), STOPPED, ChainCompleted("c-1")],
     ),
     "only the sentinel": (
         frame({"type": "text-delta", "content": "a"}) + frame("[DONE]"),
-        [TextDelta("a"), ProviderCompleted(finish_reason="stop", ends_run=False), ChainCompleted()],
+        [TextDelta("a"), STOPPED, ChainCompleted()],
     ),
     "a stream error": (
         frame({"type": "stream-error", "error": "lost"}) + frame({"type": "finished"}) + frame("[DONE]"),

@@ -29,6 +29,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
+from tests.sources.adapters import started
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts
@@ -54,12 +55,15 @@ def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [[each] for each in pieces]
 
 
-WHOLE: list[SourceEvent] = [Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x")]
-BOTH: list[SourceEvent] = [
-    *(Start("0", "x", "f"), Delta("0", A), Start("1", "y", "g"), Delta("1", B)),
-    *(End("0", "f", id="x"), End("1", "g", id="y")),
-]
-NAMELESS: list[SourceEvent] = [Start("0", None, None), Delta("0", A)]
+def named(key: str, id: str | None, name: str, *pieces: str) -> list[SourceEvent]:
+    """Return the start of a call whose name is certain later, and the pieces of its arguments."""
+    return [Start(key, id), *started(key, id, name, *pieces)]
+
+
+WHOLE: list[SourceEvent] = [*started("0", "x", "f", A), End("0", "f", id="x")]
+ENDS: list[SourceEvent] = [End("0", "f", id="x"), End("1", "g", id="y")]
+BOTH: list[SourceEvent] = [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS]
+NAMELESS = started("0", None, None, A)
 
 ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     # OpenAI: id, type and name come first, and then the arguments by index alone.
@@ -71,11 +75,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece("g", "", "y", index=1, type="function"),
             piece(None, B, index=1),
         ),
-        [
-            *(Start("0", "x", None), Start("0", "x", "f"), Delta("0", '{"a"'), Delta("0", ":1}")),
-            *(Start("1", "y", None), Start("1", "y", "g"), Delta("1", B)),
-            *(End("0", "f", id="x"), End("1", "g", id="y")),
-        ],
+        [*named("0", "x", "f", '{"a"', ":1}"), *named("1", "y", "g", B), *ENDS],
     ),
     # xAI: a whole call in one delta.
     "whole": (one(piece("f", A, "x", index=0)), WHOLE),
@@ -84,13 +84,13 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "same index, new id": (one(piece("f", A, "x", index=0), piece("g", B, "y", index=0)), BOTH),
     "id with the first piece only": (
         one(piece(None, None, "x", index=0), piece("f", "", index=0), piece(None, A, index=0)),
-        [Start("0", "x", None), Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x")],
+        [*named("0", "x", "f", A), End("0", "f", id="x")],
     ),
     # Google's endpoint sends no index.
     "index missing": (one(piece("f", A, "x"), piece("g", B, "y")), BOTH),
     "index null or no integer": (
         [[{"index": None} | piece("f", A, "x"), piece("g", B, "y", index="1"), piece("h", "{}", "z", index=True)]],
-        [*BOTH[:4], Start("2", "z", "h"), Delta("2", "{}"), *BOTH[4:], End("2", "h", id="z")],
+        [*BOTH[:4], *started("2", "z", "h", "{}"), *ENDS, End("2", "h", id="z")],
     ),
     "interleaved": (
         one(
@@ -102,33 +102,29 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece(None, "}", index=0),
         ),
         [
-            *(Start("0", "x", None), Start("1", "y", None), Start("1", "y", "g"), Delta("1", "{")),
-            *(Start("0", "x", "f"), Delta("0", "{"), Delta("1", "}"), Delta("0", "}")),
-            *(End("0", "f", id="x"), End("1", "g", id="y")),
+            Start("0", "x", None),
+            *named("1", "y", "g", "{"),
+            *started("0", "x", "f", "{"),
+            Delta("1", "}"),
+            Delta("0", "}"),
+            *ENDS,
         ],
     ),
     "announced once more": (
         one(piece("f", "", "x", index=0), piece("f", "{", "x", index=0), piece("f", "}", "x", index=0)),
-        [Start("0", "x", None), Start("0", "x", "f"), Delta("0", "{"), Delta("0", "}"), End("0", "f", id="x")],
+        [*named("0", "x", "f", "{", "}"), End("0", "f", id="x")],
     ),
     "all at index 0": (
         one(
             piece("f", "", "x", index=0), piece(None, A, index=0), piece("g", "", "y", index=0), piece(None, B, index=0)
         ),
-        [
-            *(Start("0", "x", None), Start("0", "x", "f"), Delta("0", A)),
-            *(Start("1", "y", None), Start("1", "y", "g"), Delta("1", B)),
-            *(End("0", "f", id="x"), End("1", "g", id="y")),
-        ],
+        [*named("0", "x", "f", A), *named("1", "y", "g", B), *ENDS],
     ),
     # The slot.
     "a negative index is 0": (one(piece("f", "", "x", index=-1), piece(None, A, index=0)), [Start("0", "x"), *WHOLE]),
     "a known id without an index": (
         one(piece("f", "{", "x", index=3), piece("g", B, "y", index=4), piece(None, "}", "x")),
-        [
-            *(Start("0", "x", "f"), Delta("0", "{"), Start("1", "y", "g"), Delta("1", B), Delta("0", "}")),
-            *(End("0", "f", id="x"), End("1", "g", id="y")),
-        ],
+        [*started("0", "x", "f", "{"), *started("1", "y", "g", B), Delta("0", "}"), *ENDS],
     ),
     "an index with the first piece only": (
         one(piece("f", "", "x", index=0), piece(None, A)),
@@ -136,34 +132,28 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "one id in two slots": (
         one(piece("f", A, "x", index=0), piece("f", A, "x", index=1)),
-        [*WHOLE[:2], Start("1", "x", "f"), Delta("1", A), WHOLE[2], End("1", "f", id="x")],
+        [*WHOLE[:2], *started("1", "x", "f", A), WHOLE[2], End("1", "f", id="x")],
     ),
     # An id.
     "a known id goes back to its call": (
         one(piece("f", "{", "x", index=0), piece("g", B, "y", index=0), piece(None, "}", "x", index=0)),
-        [
-            *(Start("0", "x", "f"), Delta("0", "{"), Start("1", "y", "g"), Delta("1", B), Delta("0", "}")),
-            *(End("0", "f", id="x"), End("1", "g", id="y")),
-        ],
+        [*started("0", "x", "f", "{"), *started("1", "y", "g", B), Delta("0", "}"), *ENDS],
     ),
     "a late id": (
         one(piece("f", "{", index=0), piece(None, "}", "x", index=0)),
-        [Start("0", None, "f"), Delta("0", "{"), Start("0", "x", "f"), Delta("0", "}"), End("0", "f", id="x")],
+        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("0", "f", id="x")],
     ),
     "a late id with the name once more": (
         one(piece("f", "{", index=0), piece("f", "}", "x", index=0)),
-        [Start("0", None, "f"), Delta("0", "{"), Start("0", "x", "f"), Delta("0", "}"), End("0", "f", id="x")],
+        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("0", "f", id="x")],
     ),
     "a late id for closed arguments": (
         one(piece("f", A, index=0), piece(None, None, "x", index=0)),
-        [Start("0", None, "f"), Delta("0", A), Start("0", "x", "f"), End("0", "f", id="x")],
+        [*started("0", None, "f", A), Start("0", "x", "f"), End("0", "f", id="x")],
     ),
     "an id that names a tool after closed arguments": (
         one(piece("f", A, index=0), piece("g", B, "y", index=0)),
-        [
-            *(Start("0", None, "f"), Delta("0", A), Start("1", "y", "g"), Delta("1", B)),
-            *(End("0", "f"), End("1", "g", id="y")),
-        ],
+        [*started("0", None, "f", A), *started("1", "y", "g", B), End("0", "f"), End("1", "g", id="y")],
     ),
     "id and name after the arguments": (
         one(piece(None, A, index=0), piece("f", "", "x", index=0)),
@@ -171,46 +161,43 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "no id at all": (
         one(piece("f", A, index=0), piece("g", B, index=1)),
-        [Start("0", None, "f"), Delta("0", A), Start("1", None, "g"), Delta("1", B), End("0", "f"), End("1", "g")],
+        [*started("0", None, "f", A), *started("1", None, "g", B), End("0", "f"), End("1", "g")],
     ),
     "an id that is empty or no string": (
         one(piece("f", "", "", index=0), piece(None, A, 5, index=0)),
-        [Start("0"), Start("0", None, "f"), Delta("0", A), End("0", "f")],
+        [*named("0", None, "f", A), End("0", "f")],
     ),
     # Neither an id nor a name.
     "arguments alone wait for a name": (one(piece(None, A, index=0)), [*NAMELESS, End("0")]),
     "a name after its arguments": (
         one(piece(None, "{", index=0), piece(None, "}", index=0), piece("f", index=0)),
-        [Start("0"), Delta("0", "{"), Delta("0", "}"), Start("0", None, "f"), End("0", "f")],
+        [*started("0", None, None, "{", "}"), Start("0", None, "f"), End("0", "f")],
     ),
     # A name and no id.
     "the same name once more, with more of the arguments": (
         one(piece("f", "{", index=0), piece("f", "}", index=0), piece("f", "\n", index=0), piece("f", index=0)),
-        [Start("0", None, "f"), Delta("0", "{"), Delta("0", "}"), Delta("0", "\n"), End("0", "f")],
+        [*started("0", None, "f", "{", "}", "\n"), End("0", "f")],
     ),
     "the same name with other arguments": (
         one(piece("f", A), piece("f", B)),
-        [Start("0", None, "f"), Delta("0", A), Start("1", None, "f"), Delta("1", B), End("0", "f"), End("1", "f")],
+        [*started("0", None, "f", A), *started("1", None, "f", B), End("0", "f"), End("1", "f")],
     ),
     "the same call once more at its end": (
         one(piece("f", '{"a"'), piece(None, ":1}"), piece("f", A), piece(None, A)),
-        [Start("0", None, "f"), Delta("0", '{"a"'), Delta("0", ":1}"), End("0", "f")],
+        [*started("0", None, "f", '{"a"', ":1}"), End("0", "f")],
     ),
     "the same call once more by its id": (one(*[piece("f", A, "x", index=0)] * 3), WHOLE),
     "two equal calls in one list": (
         [[piece("f", A), piece("f", A)]],
-        [Start("0", None, "f"), Delta("0", A), Start("1", None, "f"), Delta("1", A), End("0", "f"), End("1", "f")],
+        [*started("0", None, "f", A), *started("1", None, "f", A), End("0", "f"), End("1", "f")],
     ),
     "another name after closed arguments": (
         one(piece("f", A, index=0), piece("g", "", index=0), piece(None, B, index=0)),
-        [
-            *(Start("0", None, "f"), Delta("0", A), Start("1"), Start("1", None, "g"), Delta("1", B)),
-            *(End("0", "f"), End("1", "g")),
-        ],
+        [*started("0", None, "f", A), *named("1", None, "g", B), End("0", "f"), End("1", "g")],
     ),
     "another name while the arguments are open": (
         one(piece("f", "{", index=0), piece("g", "}", index=0)),
-        [Start("0", None, "f"), Delta("0", "{"), Start("0", None, "g"), Delta("0", "}"), End("0", "f")],
+        [*started("0", None, "f", "{"), *started("0", None, "g", "}"), End("0", "f")],
     ),
     "another name by a known id": (
         one(piece("f", A, "x", index=0), piece("g", "", "x", index=0)),
@@ -220,15 +207,15 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "an empty name": (one(piece("f", "", "x", index=0), piece("", A, index=0)), [Start("0", "x"), *WHOLE]),
     "a name that grows": (
         one(piece("ge", index=0), piece("get", index=0), piece("get", A, index=0)),
-        [Start("0"), Start("0", None, "get"), Delta("0", A), End("0", "get")],
+        [*named("0", None, "get", A), End("0", "get")],
     ),
     "a name in pieces": (
         one(piece("get", id="x", index=0), piece("_it", index=0), piece(None, A, index=0)),
-        [Start("0", "x"), Start("0", "x", "get_it"), Delta("0", A), End("0", "get_it", id="x")],
+        [*named("0", "x", "get_it", A), End("0", "get_it", id="x")],
     ),
     "a name is certain at the next call of its slot": (
         one(piece("f", id="x", index=0), piece("g", id="y", index=0)),
-        [Start("0", "x"), Start("0", "x", "f"), Start("1", "y"), Start("1", "y", "g"), *BOTH[4:]],
+        [*named("0", "x", "f"), *named("1", "y", "g"), *ENDS],
     ),
     "a name that never ends is certain": (
         one(piece("n" * 1001, index=0), piece("m", index=0)),
@@ -281,19 +268,24 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "two objects for one call": (
         one(piece("f", {"a": 1}, "x", index=0), piece(None, {"a": 2}, index=0), piece("f", {"a": 3}, index=0)),
         [
-            *(Start("0", "x", "f"), SourceRaw(piece(None, {"a": 2}, index=0)), Start("1", None, "f")),
-            *(End("0", "f", {"a": 1}, "x"), End("1", "f", {"a": 3})),
+            Start("0", "x", "f"),
+            SourceRaw(piece(None, {"a": 2}, index=0)),
+            Start("1", None, "f"),
+            End("0", "f", {"a": 1}, "x"),
+            End("1", "f", {"a": 3}),
         ],
     ),
     "arguments that are null": (
         [[{"index": 0, "id": "x", "function": {"name": "f", "arguments": None}}]],
-        [Start("0", "x"), Start("0", "x", "f"), End("0", "f", id="x")],
+        [*named("0", "x", "f"), End("0", "f", id="x")],
     ),
     "a string that holds JSON is closed by its quote": (
         one(piece("f", '"{\\"a\\":'), piece(None, ' \\"\\\\'), piece(None, '\\""'), piece("g", "{}")),
         [
-            *(Start("0", None, "f"), Delta("0", '"{\\"a\\":'), Delta("0", ' \\"\\\\'), Delta("0", '\\""')),
-            *(Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
+            *started("0", None, "f", '"{\\"a\\":', ' \\"\\\\', '\\""'),
+            *started("1", None, "g", "{}"),
+            End("0", "f"),
+            End("1", "g"),
         ],
     ),
     "brackets and quotes inside of strings close nothing, wherever they are cut": (
@@ -301,13 +293,15 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece("f", '{"a}'), piece(None, "\\"), piece(None, '"}'), piece("f", '"'), piece("f", "}"), piece("g", "{}")
         ),
         [
-            *(Start("0", None, "f"), Delta("0", '{"a}'), Delta("0", "\\"), Delta("0", '"}'), Delta("0", '"')),
-            *(Delta("0", "}"), Start("1", None, "g"), Delta("1", "{}"), End("0", "f"), End("1", "g")),
+            *started("0", None, "f", '{"a}', "\\", '"}', '"', "}"),
+            *started("1", None, "g", "{}"),
+            End("0", "f"),
+            End("1", "g"),
         ],
     ),
     "brackets that close nothing": (
         one(piece("f", "]}"), piece("g", "{}")),
-        [Start("0", None, "f"), Delta("0", "]}"), Start("0", None, "g"), Delta("0", "{}"), End("0", "f")],
+        [*started("0", None, "f", "]}"), *started("0", None, "g", "{}"), End("0", "f")],
     ),
     # Gemini 3 wants its signature back with the call; Vertex has another name for it.
     "a signature": (
@@ -324,7 +318,8 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         + one(piece(extra_content={"google": {"thought_signature": "s"}})),
         [
             SourceRaw({"extra_content": {"google": {"thought_signature": "t"}}}),
-            *(Start("0", "x", "f"), Delta("0", A), End("0", "f", id="x", signature="s")),
+            *started("0", "x", "f", A),
+            End("0", "f", id="x", signature="s"),
         ],
     ),
 }
@@ -353,7 +348,9 @@ def test_function_call_is_read() -> None:
         + DONE
     )
     assert [
-        *(Start("0"), Start("0", None, "f"), Delta("0", A), SourceRaw("f"), End("0", "f")),
+        *named("0", None, "f", A),
+        SourceRaw("f"),
+        End("0", "f"),
         ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
     ] == read(data)
 
@@ -372,14 +369,14 @@ def test_a_finish_reason_completes_calls(finish: str) -> None:
 def test_a_truncated_turn_completes_no_call(finish: str | None) -> None:
     """No event ends the call, but its name is reported."""
     events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
-    assert events[:-1] == [*WHOLE[:2], Start("1", "y"), Start("1", "y", "g")]
+    assert events[:-1] == [*WHOLE[:2], *named("1", "y", "g")]
     assert isinstance(events[-1], ProviderCompleted)
 
 
 def test_an_error_completes_no_call() -> None:
     """This also holds after a finish reason. Buffered names precede the error."""
     data = chunk({"tool_calls": [piece("f", id="x")]}, "tool_calls") + sse({"error": "no"}) + DONE
-    assert [Start("0", "x"), Start("0", "x", "f"), SourceError("no")] == read(data)
+    assert [*named("0", "x", "f"), SourceError("no")] == read(data)
 
 
 def test_calls_may_follow_text_and_reasoning() -> None:
@@ -407,7 +404,7 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
     events = read(
         sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
     )
-    assert [*(Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1")), stop()] == events
+    assert [Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1"), stop()] == events
 
 
 def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:

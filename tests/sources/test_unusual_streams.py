@@ -24,7 +24,6 @@ from streamtools.events import (
     SourceRaw,
     SourceUsage,
     TextDelta,
-    ToolCallStart,
     UIEvent,
     Usage,
 )
@@ -39,7 +38,7 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_same_at_every_cut, called, read
+from tests.sources.adapters import assert_same_at_every_cut, read
 from tests.support.bodies import Pieces
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
@@ -107,30 +106,12 @@ STREAMS: dict[str, Stream] = {
         asked("xs_call_1") + completed(custom("xs_call_1"), answer()),
         [SEARCH, SourceRaw(custom("xs_call_1"), "responses"), TextDelta("Yes"), END],
     ),
-    "OpenRouter hides a length behind calls": Stream(
-        ChatCompletions,
-        chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]})
-        + sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "native_finish_reason": "length"}]})
-        + DONE,
-        [
-            ToolCallStart("0", "c"),
-            ToolCallStart("0", "c", "f"),
-            ProviderCompleted(finish_reason="length", raw_finish_reason="length"),
-        ],
-    ),
     "Groq's usage": Stream(
         ChatCompletions,
         chunk({"role": "assistant", "content": "a"}, x_groq={"id": "req_1"})
         + chunk(finish="stop", x_groq={"id": "req_1", "usage": COUNTS})
         + DONE,
         [TextDelta("a"), SourceUsage(USAGE), stop(usage=USAGE)],
-    ),
-    "arguments that are null": Stream(
-        ChatCompletions,
-        chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "null"}}]})
-        + chunk(finish="tool_calls")
-        + DONE,
-        [*called("0", "c", "f", "null"), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls")],
     ),
     "Cohere's, for chat completions": Stream(
         ChatCompletions,
