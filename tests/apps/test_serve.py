@@ -121,8 +121,6 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--url", "http://127.0.0.1:1"], "--url needs a --model: without a model, recordings are played"),
         (["--tools", "a:b"], "--tools needs a --model: without a model, recordings are played"),
         (["--api", "gemini"], "--api needs a --model: without a model, recordings are played"),
-        (["--few-shot"], "--few-shot shows calls of --tools in a --dialect, and needs both"),
-        (["--model", "m", "--url", "ftp://x"], "`base_url` must begin with http:// or https://"),
         (["--model", "m", "--tools", "nowhere:tools"], "No module named 'nowhere'"),
         (["--port", "65536"], "expected a port from 0 to 65535, got '65536'"),
         (["--port", "x"], "expected a port from 0 to 65535, got 'x'"),

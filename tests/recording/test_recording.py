@@ -164,58 +164,43 @@ def test_a_chunk_is_written_at_the_end_of_its_line(tmp_path: Path) -> None:
     assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path).chunks
 
 
-BAD_FILES: dict[str, tuple[bytes, str]] = {
+NO_HEAD = "is not a recording: line 1 is not the head of a recording"
+VERSION = "line 1, has the version {}, and this streamtools reads version 1"
+MISMATCH = "line 3, has a length or digest that does not match the chunks above"
+BAD_HEADS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "blank": (b"\n \r\n", "is empty"),
-    "zeros": (b"\0" * 100, "is not a recording: line 1 is not the head of a recording"),
-    "not UTF-8": (b"\x89PNG\r\n\xff", "is not a recording: line 1 is not the head of a recording"),
-    "prose": (b"# Title\n\nText.\n", "is not a recording: line 1 is not the head of a recording"),
-    "an array": (b"[1]\n", "is not a recording: line 1 is not the head of a recording"),
-    "deep": (b"[" * 100_000, "is not a recording: line 1 is not the head of a recording"),
-    "other JSON": (b'\n{"name":"x"}\n', "is not a recording: line 2 is not the head of a recording"),
-    "no version": (
-        b'{"streamtools":"recording","source":"openai"}\n',
-        "line 1, has the version None, and this streamtools reads version 1",
-    ),
-    "a version in words": (
-        b'{"streamtools":"recording","version":"1","source":"openai"}\n',
-        "line 1, has the version '1', and this streamtools reads version 1",
-    ),
-    "a later version": (
-        b'{"streamtools":"recording","version":2}\n',
-        "line 1, has the version 2, and this streamtools reads version 1",
-    ),
+    "zeros": (b"\0" * 100, NO_HEAD),
+    "not UTF-8": (b"\x89PNG\r\n\xff", NO_HEAD),
+    "prose": (b"# Title\n\nText.\n", NO_HEAD),
+    "an array": (b"[1]\n", NO_HEAD),
+    "deep": (b"[" * 100_000, NO_HEAD),
+    "other JSON": (b'\n{"name":"x"}\n', NO_HEAD.replace("1", "2")),
+    "no version": (b'{"streamtools":"recording","source":"openai"}\n', VERSION.format("None")),
+    "a version in words": (b'{"streamtools":"recording","version":"1","source":"openai"}\n', VERSION.format("'1'")),
+    "a later version": (b'{"streamtools":"recording","version":2}\n', VERSION.format("2")),
     "no source": (
         b'{"streamtools":"recording","version":1}\n',
         "line 1, cannot be read: Object missing required field `source`",
     ),
-    "no end": (MARK.encode() + b'{"at":1,"text":"a"}\n', "breaks off at line 2, without an end line"),
-    "nothing but a head": (MARK.encode(), "breaks off at line 1, without an end line"),
-    "a second head, no end": (MARK.encode() * 2, "breaks off at line 2, without an end line"),
-    "half a line": (MARK.encode() + b'{"at":1,"te', "line 2, cannot be read: Input data was truncated"),
-    "a bad line": (
-        MARK.encode() + b"\n{x}\n",
-        "line 3, cannot be read: JSON is malformed: object keys must be strings (byte 1)",
-    ),
-    "a list": (MARK.encode() + b"[]\n", "line 2, cannot be read: Expected `object`, got `array`"),
-    "text that is none": (
-        MARK.encode() + b'{"text":1}\n',
-        "line 2, cannot be read: Expected `str | null`, got `int` - at `$.text`",
-    ),
-    "bad base64": (MARK.encode() + b'{"base64":"a"}\n', "line 2, cannot be read: invalid base64"),
+}
+BAD_LINES: dict[str, tuple[bytes, str]] = {
+    "no end": (b'{"at":1,"text":"a"}\n', "breaks off at line 2, without an end line"),
+    "nothing but a head": (b"", "breaks off at line 1, without an end line"),
+    "a second head, no end": (MARK.encode(), "breaks off at line 2, without an end line"),
+    "half a line": (b'{"at":1,"te', "line 2, cannot be read: Input data was truncated"),
+    "a bad line": (b"\n{x}\n", "line 3, cannot be read: JSON is malformed: object keys must be strings (byte 1)"),
+    "a list": (b"[]\n", "line 2, cannot be read: Expected `object`, got `array`"),
+    "text that is none": (b'{"text":1}\n', "line 2, cannot be read: Expected `str | null`, got `int` - at `$.text`"),
+    "bad base64": (b'{"base64":"a"}\n', "line 2, cannot be read: invalid base64"),
     "bad hexadecimal": (
-        MARK.encode() + b'{"before":"8","text":""}\n',
+        b'{"before":"8","text":""}\n',
         "line 2, cannot be read: invalid hexadecimal in `before` or `after`",
     ),
-    "other length": (
-        MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":1}\n',
-        "line 3, has a length or digest that does not match the chunks above",
-    ),
-    "other digest": (
-        MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":2,"sha256":"00"}\n',
-        "line 3, has a length or digest that does not match the chunks above",
-    ),
+    "other length": (b'{"text":"ab"}\n{"end":"end","bytes":1}\n', MISMATCH),
+    "other digest": (b'{"text":"ab"}\n{"end":"end","bytes":2,"sha256":"00"}\n', MISMATCH),
 }
+BAD_FILES = BAD_HEADS | {name: (MARK.encode() + lines, message) for name, (lines, message) in BAD_LINES.items()}
 
 
 @pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,17 +18,6 @@ pytestmark = pytest.mark.anyio
 
 CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices":[{"finish_reason":"stop"}]}\n\n']
-
-
-class Seconds:
-    """A clock that advances one second for each call."""
-
-    def __init__(self) -> None:
-        self._now = -1.0
-
-    def __call__(self) -> float:
-        self._now += 1
-        return self._now
 
 
 class Stream:
@@ -55,7 +45,7 @@ class Stream:
 async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     """Times are counted from the call of `record`."""
     path = tmp_path / "a.jsonl"
-    stream = record(Stream(*CHUNKS), path, source="openai", clock=Seconds())
+    stream = record(Stream(*CHUNKS), path, source="openai", clock=itertools.count(0.0).__next__)
     assert CHUNKS == [data async for data in stream]
     recording = read_recording(path)
     assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
@@ -70,7 +60,7 @@ async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
 async def test_an_exception_is_recorded_by_its_name(error: Exception, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(type(error)):
-        [data async for data in record(Stream(CHUNKS[0], error), path, clock=Seconds())]
+        [data async for data in record(Stream(CHUNKS[0], error), path, clock=itertools.count(0.0).__next__)]
     assert (kind, 2000.0, type(error).__name__) == read_recording(path).end
     assert b"s3cret" not in path.read_bytes()
 

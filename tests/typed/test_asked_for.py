@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -62,32 +63,25 @@ async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
 # Models that must call a tool with their answer.
 
 
-def claude(*events: dict[str, Any]) -> Loopback:
-    body: list[dict[str, Any]] = [
+def answer_in_a_call(pieces: Iterable[str]) -> Loopback:
+    """Return a response of Claude that calls the tool for the answer, with its arguments in pieces."""
+    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER_TOOL, "input": {}}
+    parts = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "model": "claude"}},
-        *events,
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": part} for part in parts),
+        {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
         {"type": "message_stop"},
     ]
-    return Loopback([sse(event) for event in body])
+    return Loopback([sse(event) for event in events])
 
 
 @pytest.mark.anyio
 async def test_claude_answers_in_a_call() -> None:
     """The value grows with each piece. The history has it as text, without a call."""
-    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER_TOOL, "input": {}}
-    answer = claude(
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *(
-            {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "input_json_delta", "partial_json": WRITTEN[at : at + 7]},
-            }
-            for at in range(0, len(WRITTEN), 7)
-        ),
-        {"type": "content_block_stop", "index": 0},
-    )
+    answer = answer_in_a_call(WRITTEN[at : at + 7] for at in range(0, len(WRITTEN), 7))
     async with Provider(answer) as server:
         model = AnthropicMessages("claude-sonnet-4-5", base_url=server.url, api_key="", retries=0)
         async with chat(model, QUESTION, output=City) as stream:

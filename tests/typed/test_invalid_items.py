@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from streamtools import InvalidItem, OutputOptions, ToolStream, chat, sources
 from streamtools.conversation import RequestOptions, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages, OpenAIChat
-from streamtools.conversation.models.model import ANSWER_TOOL
 from streamtools.errors import Code
 from streamtools.events import Partial
 from streamtools.json_values import Draft
@@ -24,10 +23,11 @@ from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.value_reader import Added
 from streamtools.typed import InvalidValue, OutputType
 from tests.support.cases import cases
-from tests.support.chat_chunks import DONE, chunk, sse
+from tests.support.chat_chunks import DONE, chunk
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-from tests.typed.test_typed_values import deltas
+from tests.typed.test_asked_for import answer_in_a_call
+from tests.typed.test_typed_values import Cat, Dog, deltas
 
 pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
@@ -89,16 +89,6 @@ async def test_items_after_an_invalid_item_arrive(bad: Any) -> None:
             assert all(f"rows.{place}" in warning.message for place in places)
         async with ToolStream(sources.text(deltas(text, 3)), output=Rows) as events:
             assert [Row(**row) for row in GOOD] == [item async for item in events.items(Row)]
-
-
-class Cat(BaseModel):
-    kind: Literal["cat"]
-    lives: int = 9
-
-
-class Dog(BaseModel):
-    kind: Literal["dog"]
-    age: int
 
 
 KINDS: dict[str, tuple[Any, list[Any], list[Any]]] = {
@@ -298,17 +288,7 @@ def openai() -> Loopback:
 
 
 def claude() -> Loopback:
-    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER_TOOL, "input": {}}
-    parts = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces()]
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "model": "c"}},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *({"type": "content_block_delta", "index": 0, "delta": part} for part in parts),
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
-        {"type": "message_stop"},
-    ]
-    return Loopback([sse(event) for event in events])
+    return answer_in_a_call(pieces())
 
 
 WAYS: dict[str, tuple[Callable[[], Loopback], type[Any]]] = {

@@ -259,10 +259,12 @@ def test_a_json_schema_is_checked() -> None:
 
 class Cat(BaseModel):
     kind: Literal["cat"]
+    lives: int = 9
 
 
 class Dog(BaseModel):
     kind: Literal["dog"]
+    age: int
 
 
 def test_the_message_of_an_invalid_answer_does_not_repeat_the_tag_of_a_union() -> None:
