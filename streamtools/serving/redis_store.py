@@ -401,7 +401,7 @@ class RedisStore(Checked):
             await close(stream)
             if isinstance(error, Draining | TooManyRuns | OwnerUnreachable):
                 raise
-            log.warning("run_not_continued", run_id=leased.run_id, **loggable(error))
+            log.error("run_not_continued", error, run_id=leased.run_id)
             return False
         self._bind_lease(continued, process, leased)
         continued.journal.last = events[-1].seq if events else 0

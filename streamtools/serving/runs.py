@@ -21,7 +21,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import AsyncOnly, Checked, ClosedError, Draining, RunNotFound, TooManyRuns, check_number
-from streamtools.logs import Logger, loggable
+from streamtools.logs import Logger
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
@@ -297,7 +297,7 @@ class Runs(Checked, AsyncOnly):
             self._forget_ended(run)
             raise
         except Exception as error:
-            log.warning("run_not_continued", run_id=run.id, **loggable(error))
+            log.error("run_not_continued", error, run_id=run.id)
         return run
 
     async def _continue_when_expired(self, run: Run, suspension: Suspension) -> None:

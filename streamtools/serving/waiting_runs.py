@@ -245,6 +245,6 @@ class FollowedRun(Run):
             except (RunNotFound, ClosedError):
                 raise
             except Exception as error:
-                log.warning("run_not_continued", run_id=self._waiting.id, **loggable(error))
+                log.error("run_not_continued", error, run_id=self._waiting.id)
                 pause = min(2 * pause, _LONGEST_POLL_S)
             await anyio.sleep(pause)

@@ -244,9 +244,12 @@ class DecidedRun(Protocol):
     A chat with the argument `resume=run` uses the `decisions` of the run, and has the run id `next_id`.
     """
 
-    suspension: Suspension | None
-    decisions: Mapping[str, Decision]
-    next_id: str
+    @property
+    def suspension(self) -> Suspension | None: ...
+    @property
+    def decisions(self) -> Mapping[str, Decision]: ...
+    @property
+    def next_id(self) -> str: ...
 
 
 class Resumption(NamedTuple):

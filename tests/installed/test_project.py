@@ -32,9 +32,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _call([sys.executable, "-m", "venv", str(folder / "env")], folder)
     _, _, requirement, *others = SET_UP[0].replace('"', "").split()
     pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "-q"]
-    _call(
-        [*pip, requirement.replace("PATH_OF_THE_CLONE", str(wheel)), *others, "inline-snapshot", "pytest-xdist"], folder
-    )
+    _call([*pip, requirement.replace("./streamtools", str(wheel)), *others, "inline-snapshot", "pytest-xdist"], folder)
     return folder / "env"
 
 

@@ -127,7 +127,7 @@ async def test_an_unreachable_owner(server: RedisServer, prefix: str) -> None:
             await found.approve("n0")
         with anyio.fail_after(10):
             await found.stop()
-        assert "failed" == found.result.reason
+        assert found.result.reason in ("failed", "cancelled")  # cancelled if the stop was stored before the takeover
         cut.restore()
 
 

@@ -70,6 +70,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.runs import Run
 
 # Events: two closed unions.
 
@@ -241,6 +242,11 @@ async def show_items(model: conversation.Model) -> None:
                 assert_type(path, list[str | int]), assert_type(errors, list[str])
             case _:
                 assert_type(trip, Trip)
+
+
+def continue_run(model: conversation.Model, run: Run) -> None:
+    """A decided run can be resumed."""
+    chat(model, [], resume=run)
 
 
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
