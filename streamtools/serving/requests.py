@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from streamtools.errors import (
     DecisionRefused,
     Draining,
+    OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
     TooManyRuns,
@@ -140,9 +141,10 @@ async def _respond(make: Callable[[str], Response], message: str, request: Any, 
 exception_handlers: dict[Any, Any] = {
     Draining: partial(_respond, unavailable, "The server is shutting down."),
     TooManyRuns: partial(_respond, unavailable, "Too many answers are in progress."),
+    OwnerUnreachable: partial(_respond, unavailable, ""),
     RunNotFound: partial(_respond, partial(PlainTextResponse, status_code=404), ""),
     DecisionRefused: partial(_respond, partial(PlainTextResponse, status_code=409), ""),
 }
-"""Exception handlers for Starlette and FastAPI: 503 while no run can start, 404 for an unknown run, and 409 for a
-decision about a call that does not wait for it.
+"""Exception handlers for Starlette and FastAPI: 503 while no run can start or Redis does not answer, 404 for an
+unknown run, and 409 for a decision about a call that does not wait for it.
 """

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from streamtools import chat
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.errors import DecisionRefused
+from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
 from streamtools.serving.requests import MAX_BODY, MAX_VALUES
@@ -204,6 +204,23 @@ async def test_errors_that_are_not_the_clients() -> None:
     for error in (DecisionRefused("no"), OSError()):
         with pytest.raises(type(error)):
             await asgi.read_body(Posted(b"{}"), partial(fail, error))
+
+
+RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound: 404, DecisionRefused: 409}
+
+
+async def test_errors_of_runs_have_their_status() -> None:
+    """The client may repeat a request that was refused with 503."""
+    for error, status in RESPONSES.items():
+
+        async def fail(request: Request, error: type[Exception] = error) -> Response:
+            raise error("The reason.")
+
+        app = Starlette(routes=[Route("/", fail)], exception_handlers=asgi.exception_handlers)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            answer = await client.get("/")
+        assert (status, status == 503) == (answer.status_code, "retry-after" in answer.headers)
+    assert RESPONSES.keys() == asgi.exception_handlers.keys()
 
 
 async def test_a_chat_can_be_made_in_a_thread(anyio_backend: str) -> None:
