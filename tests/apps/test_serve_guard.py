@@ -49,29 +49,14 @@ async def test_every_response_has_the_security_headers(path: str) -> None:
     assert make_documents().policy == headers["content-security-policy"]
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1:{port}", 200),
-        ("localhost:{port}", 200),
-        ("LOCALHOST", 200),
-        ("[::1]:{port}", 200),
-        ("192.0.2.7", 200),
-        ("known.example", 200),
-        ("evil.example:{port}", 421),
-        ("localhost.evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("[::1", 421),
-        ("[::1].evil.test", 421),
-        ("[::1].evil.test:{port}", 421),
-        ("[::1]", 200),
-        ("localhost:x", 421),
-        ("evil.example@localhost", 421),
-        ("localhost/evil", 421),
-        ("localhost.", 421),
-        ("", 421),
-    ],
-)
+KNOWN = ("127.0.0.1:{port}", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "[::1]", "192.0.2.7", "known.example")
+UNKNOWN = [
+    *("evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example@localhost"),
+    *("[::1", "[::1].evil.test", "[::1].evil.test:{port}", "localhost:x", "localhost/evil", "localhost.", ""),
+]
+
+
+@pytest.mark.parametrize(("host", "status"), [*((host, 200) for host in KNOWN), *((host, 421) for host in UNKNOWN)])
 async def test_an_unknown_host_name_is_refused(host: str, status: int) -> None:
     """This prevents DNS rebinding."""
     async with opened(hosts=["known.example"]) as page:

@@ -96,6 +96,7 @@ def test_a_lost_process_is_reported_inside_a_text() -> None:
 
 def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     """The text before it ends, and is the parent message of the call."""
+    result = '{"degrees":31}'
     assert [
         {"type": "TEXT_MESSAGE_START", "messageId": "r-1", "role": "assistant"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": "Let me see."},
@@ -105,13 +106,7 @@ def test_a_call_has_parts_from_its_name_to_its_result() -> None:
         {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": '"Rome"}'},
         {"type": "TOOL_CALL_END", "toolCallId": "c1"},
         {"type": "CUSTOM", "name": "tool-progress", "value": {"toolCallId": "c1", "progress": 50}},
-        {
-            "type": "TOOL_CALL_RESULT",
-            "messageId": "r-2",
-            "toolCallId": "c1",
-            "content": '{"degrees":31}',
-            "role": "tool",
-        },
+        {"type": "TOOL_CALL_RESULT", "messageId": "r-2", "toolCallId": "c1", "content": result, "role": "tool"},
     ] == inside(
         Text("Let me see."),
         Thinking(True, "c1"),
@@ -155,21 +150,13 @@ def test_an_error_of_a_call_is_its_result() -> None:
 
 def test_calls_for_the_front_end_are_listed() -> None:
     """A reader of 1.0 gets their names; an earlier one finds calls without results."""
-    run = (
-        Start("r"),
-        StepStart(1),
-        Call(WEATHER),
-        StepEnd(1, "tool_calls"),
-        Done("finished", "tool_calls", None, [WEATHER]),
-    )
+    done = Done("finished", "tool_calls", None, [WEATHER])
+    run = Start("r"), StepStart(1), Call(WEATHER), StepEnd(1, "tool_calls"), done
 
     assert {"type": "success", "pendingToolCallIds": ["c1"]} == body(*run)[-1]["outcome"]
-    assert {
-        "type": "RUN_FINISHED",
-        "threadId": "r",
-        "runId": "r",
-        "result": {"reason": "finished", "finishReason": "tool_calls"},
-    } == body(*run, version=None)[-1]
+    result = {"reason": "finished", "finishReason": "tool_calls"}
+    expected = {"type": "RUN_FINISHED", "threadId": "r", "runId": "r", "result": result}
+    assert expected == body(*run, version=None)[-1]
 
 
 def test_calls_that_wait_for_approval_interrupt_the_run() -> None:

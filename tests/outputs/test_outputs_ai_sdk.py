@@ -58,6 +58,11 @@ def body(*events: UIEvent, **options: Any) -> list[Part]:
     return told
 
 
+def input_error(id: str, name: str, input: str, text: str, **more: Any) -> Part:
+    """Return the part of a call that cannot be read, or that was cut off."""
+    return {"type": "tool-input-error", "toolCallId": id, "toolName": name, "input": input, "errorText": text, **more}
+
+
 def test_the_headers_name_the_protocol() -> None:
     encoder = outputs.ai_sdk()
 
@@ -91,17 +96,12 @@ def test_white_space_alone_is_no_block() -> None:
 
 def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     """The part starts with the name, and the arguments follow as they are written."""
+    called = {"toolCallId": "c1", "toolName": "weather", "dynamic": True}
     assert [
-        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather", "dynamic": True},
+        {"type": "tool-input-start", **called},
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"city":"Ro'},
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": 'me"}'},
-        {
-            "type": "tool-input-available",
-            "toolCallId": "c1",
-            "toolName": "weather",
-            "input": {"city": "Rome"},
-            "dynamic": True,
-        },
+        {"type": "tool-input-available", **called, "input": {"city": "Rome"}},
         {"type": "tool-output-available", "toolCallId": "c1", "output": {"degrees": 31, "rain": None}, "dynamic": True},
     ] == parts(
         Thinking(True, "c1"),
@@ -165,21 +165,8 @@ def test_a_malformed_call_is_an_input_error() -> None:
     """It has its name, if known, and its text."""
     assert [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather"},
-        {
-            "type": "tool-input-error",
-            "toolCallId": "c1",
-            "toolName": "weather",
-            "input": '{"city',
-            "errorText": "not JSON",
-        },
-        {
-            "type": "tool-input-error",
-            "toolCallId": "c2",
-            "toolName": "unknown",
-            "input": "",
-            "errorText": "no name",
-            "dynamic": True,
-        },
+        input_error("c1", "weather", '{"city', "not JSON"),
+        input_error("c2", "unknown", "", "no name", dynamic=True),
     ] == parts(
         CallStart("c1", "weather"),
         Error(Code.INVALID_JSON, "not JSON", "c1", raw='{"city'),
@@ -200,11 +187,8 @@ def test_a_growing_value_is_sent_in_pieces() -> None:
     data = [part for part in parts(*added) if part["type"] == "data-partial"]
 
     assert [each["data"]["path"] for each in data] == [[], ["a"]]
-    assert data[1] == {
-        "type": "data-partial",
-        "data": {"path": ["a"], "value": None, "complete": True},
-        "transient": True,
-    }
+    grown = {"path": ["a"], "value": None, "complete": True}
+    assert data[1] == {"type": "data-partial", "data": grown, "transient": True}
 
 
 def test_a_call_that_waits_for_approval_is_requested() -> None:
@@ -265,14 +249,8 @@ def test_a_file_with_an_unsafe_url_is_dropped() -> None:
 def test_known_calls_are_not_sent_again(known: Any) -> None:
     """A run that resumes another sends only their ends; unknown calls are sent completely."""
     encoder = outputs.ai_sdk(known_calls=known)
-    events: list[UIEvent] = [
-        Start("r"),
-        Call(WEATHER),
-        Executing(WEATHER),
-        Executed(WEATHER, 31, None, 0),
-        Error(Code.TOOL_DENIED, "no", "c2", TIME),
-        FINISHED,
-    ]
+    run = Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0)
+    events: list[UIEvent] = [*run, Error(Code.TOOL_DENIED, "no", "c2", TIME), FINISHED]
     told = read_body(b"".join(map(encoder.encode, events)), done=True)
 
     denied: Part = {"type": "tool-output-denied", "toolCallId": "c2"}
@@ -304,14 +282,10 @@ def test_a_step_of_known_calls_is_not_started(known: list[str]) -> None:
 
 def test_a_message_of_several_runs_is_sent_whole() -> None:
     """A client that reconnects to the last run gets the events of all of them."""
+    pending = Done("finished", None, None, [WEATHER])
     first: list[UIEvent] = [
         *(Start("r"), StepStart(1), Text("Well."), Call(WEATHER), ApprovalRequested(WEATHER, 9.5), Call(TIME)),
-        *(
-            Executing(TIME),
-            Executed(TIME, 1, None, 0),
-            StepEnd(1, "tool_calls"),
-            Done("finished", None, None, [WEATHER]),
-        ),
+        *(Executing(TIME), Executed(TIME, 1, None, 0), StepEnd(1, "tool_calls"), pending),
     ]
     second: list[UIEvent] = [
         *(Start("s"), StepStart(1), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0)),
@@ -338,25 +312,12 @@ def test_tokens_are_metadata_of_the_message() -> None:
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)
     told = parts(UsageReport(first), UsageReport(Usage(input=1, output=1, total=2)))
 
-    assert {
-        "type": "message-metadata",
-        "messageMetadata": {
-            "usage": {
-                "inputTokens": 11,
-                "outputTokens": 3,
-                "totalTokens": 14,
-                "inputTokenDetails": {"cacheReadTokens": 4},
-                "outputTokenDetails": {"reasoningTokens": 1},
-            }
-        },
-    } == told[-1]
-    assert {
-        "inputTokens": 10,
-        "outputTokens": 2,
-        "totalTokens": 12,
-        "cachedInputTokens": 4,
-        "reasoningTokens": 1,
-    } == parts(UsageReport(first), target=5)[0]["messageMetadata"]["usage"]
+    total = {"inputTokens": 11, "outputTokens": 3, "totalTokens": 14}
+    details = {"inputTokenDetails": {"cacheReadTokens": 4}, "outputTokenDetails": {"reasoningTokens": 1}}
+    assert {"type": "message-metadata", "messageMetadata": {"usage": total | details}} == told[-1]
+    (old,) = parts(UsageReport(first), target=5)
+    counts = {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12, "cachedInputTokens": 4, "reasoningTokens": 1}
+    assert {"usage": counts} == old["messageMetadata"]
     assert {"usage": {"inputTokens": 1}} == parts(UsageReport(Usage(input=1)))[0]["messageMetadata"]
 
 
@@ -405,14 +366,7 @@ def test_calls_that_will_not_run_end(reason: Any, words: str) -> None:
 
     assert [
         {"type": "tool-output-error", "toolCallId": "c1", "errorText": words, "dynamic": True},
-        {
-            "type": "tool-input-error",
-            "toolCallId": "c2",
-            "toolName": "time",
-            "input": "",
-            "errorText": words,
-            "dynamic": True,
-        },
+        input_error("c2", "time", "", words, dynamic=True),
     ] == [part for part in told if "errorText" in part and part["type"] != "error"]
 
 
@@ -442,14 +396,10 @@ def test_a_body_that_breaks_off_ends_its_parts() -> None:
     """Text, calls and the step end before the error."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"))
 
+    unanswered = "The run ended without a result of this call."
     assert [
         {"type": "text-end", "id": "text-1"},
-        {
-            "type": "tool-output-error",
-            "toolCallId": "c1",
-            "errorText": "The run ended without a result of this call.",
-            "dynamic": True,
-        },
+        {"type": "tool-output-error", "toolCallId": "c1", "errorText": unanswered, "dynamic": True},
         {"type": "finish-step"},
         {"type": "error", "errorText": "The stream ended before the answer did."},
         {"type": "finish", "finishReason": "error"},

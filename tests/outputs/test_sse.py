@@ -16,21 +16,7 @@ from streamtools.sources import Frame, SSEDecoder
 
 HOSTILE = [
     *("\n", "\r", "\r\n", "\n\n", "\r\r", "\u2028", "\u2029", "\x85", "\x00", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"),
-    *(
-        "data: ",
-        "event: x\n",
-        "id: 1\n\n",
-        "retry: 1",
-        ": ",
-        "[DONE]",
-        "\ufeff",
-        "\ud83d",
-        "\ude00",
-        "\\",
-        '"',
-        "\t",
-        " ",
-    ),
+    *("data: ", "event: x\n", "id: 1\n\n", "retry: 1", ": ", "[DONE]", *'\ufeff\ud83d\ude00\\"\t '),
 ]
 texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=3), max_size=8).map("".join)
 values: st.SearchStrategy[Any] = st.recursive(

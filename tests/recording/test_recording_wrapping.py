@@ -12,6 +12,7 @@ from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
 from streamtools.recording import RecordingTransport, read_recording, record
+from tests.support.bodies import Pieces
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -20,32 +21,10 @@ CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices":[{"finish_reason":"stop"}]}\n\n']
 
 
-class Stream:
-    """An asynchronous iterator of these pieces. Exceptions among them are raised."""
-
-    def __init__(self, *pieces: bytes | Exception) -> None:
-        self._pieces = iter(pieces)
-        self.closed = False
-
-    def __aiter__(self) -> Stream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece = next(self._pieces, None)
-        if piece is None:
-            raise StopAsyncIteration
-        if isinstance(piece, Exception):
-            raise piece
-        return piece
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
 async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     """Times are counted from the call of `record`."""
     path = tmp_path / "a.jsonl"
-    stream = record(Stream(*CHUNKS), path, source="openai", clock=itertools.count(0.0).__next__)
+    stream = record(Pieces(*CHUNKS), path, source="openai", clock=itertools.count(0.0).__next__)
     assert CHUNKS == [data async for data in stream]
     recording = read_recording(path)
     assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
@@ -60,14 +39,14 @@ async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
 async def test_an_exception_is_recorded_by_its_name(error: Exception, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(type(error)):
-        [data async for data in record(Stream(CHUNKS[0], error), path, clock=itertools.count(0.0).__next__)]
+        [data async for data in record(Pieces(CHUNKS[0], error), path, clock=itertools.count(0.0).__next__)]
     assert (kind, 2000.0, type(error).__name__) == read_recording(path).end
     assert b"s3cret" not in path.read_bytes()
 
 
 async def test_a_closed_stream_is_recorded_as_left(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    inner = Stream(*CHUNKS)
+    inner = Pieces(*CHUNKS)
     async with record(inner, path) as stream:
         assert CHUNKS[0] == await anext(stream)
     assert inner.closed
@@ -76,7 +55,8 @@ async def test_a_closed_stream_is_recorded_as_left(tmp_path: Path) -> None:
 
 async def test_chunks_must_be_bytes(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        await anext(record(Stream("text"), tmp_path / "a.jsonl"))  # type: ignore[arg-type]
+        async with record(Pieces("text"), tmp_path / "a.jsonl") as stream:  # type: ignore[arg-type]
+            await anext(stream)
 
 
 async def test_a_source_reads_a_recorded_response(tmp_path: Path) -> None:

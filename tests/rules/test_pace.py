@@ -14,20 +14,8 @@ from streamtools.testing.laws import cut
 from tests.rules.test_text_guard import CALL, RULES, feed, places, texts
 
 CLUSTERS = [
-    "a",
-    "é",
-    "e\u0301",
-    "👨‍👩‍👧",
-    "👍🏽",
-    "🇩🇪",
-    "🇫🇷",
-    "한",
-    "\u1112\u1161\u11ab",
-    "नि",
-    "☁\ufe0f",
-    "\r\n",
-    " ",
-    "漢",
+    *("a", "é", "e\u0301", "👨‍👩‍👧", "👍🏽", "🇩🇪", "🇫🇷", "한", "\u1112\u1161\u11ab", "नि", "☁\ufe0f"),
+    *("\r\n", " ", "漢"),
 ]
 PACES: list[Literal["words", "graphemes"]] = ["words", "graphemes"]
 
