@@ -22,16 +22,8 @@ from streamtools.history import (
     write_messages,
 )
 from streamtools.history.parts import fault_of
+from tests.history.test_messages import answer, call
 from tests.support.cases import together
-
-
-def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
-    return ToolCall(id=id, name=name, arguments=arguments, dialect="native", provider_id=id)
-
-
-def answer(id: str, name: str, text: str, *, is_error: bool = False) -> CallResult:
-    return CallResult("native", name, text, id, is_error=is_error)
-
 
 ASKED = {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 TURN = {"role": "assistant", "content": None, "tool_calls": [ASKED]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -24,11 +23,7 @@ from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
 from tests.machine.test_machine import story
 from tests.sources.adapters import forwarded, read
 from tests.support.cases import together
-
-
-def sse(value: Any) -> bytes:
-    data = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return f"data: {data}\n\n".encode()
+from tests.support.chat_chunks import sse
 
 
 def part(type: Any, **fields: Any) -> bytes:
@@ -68,6 +63,10 @@ def ours(id: str, name: str = "f", input: Any = None, **more: Any) -> NativeTool
     return NativeToolCall(id, name, input or {}, id, **more)
 
 
+def step(*frames: bytes) -> list[bytes]:
+    return [BEGIN, *frames, END]
+
+
 BEGIN, END, DONE = part("start-step"), part("finish-step"), sse("[DONE]")
 FINISH = part("finish", finishReason="stop")
 
@@ -86,34 +85,18 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "text and reasoning": (
         [
             part("start", messageId="m"),
-            BEGIN,
-            part("reasoning-start", id="r"),
-            part("reasoning-delta", id="r", delta="Hm"),
-            part("reasoning-end", id="r"),
-            part("text-start", id="0"),
-            say("Par"),
-            say(""),
-            say("is"),
-            part("text-end", id="0"),
-            END,
-            FINISH,
-            DONE,
+            *step(
+                *(part("reasoning-start", id="r"), part("reasoning-delta", id="r", delta="Hm")),
+                *(part("reasoning-end", id="r"), part("text-start", id="0")),
+                *(say("Par"), say(""), say("is"), part("text-end", id="0")),
+            ),
+            *(FINISH, DONE),
         ],
         [ReasoningDelta("Hm"), TextDelta("Par"), TextDelta("is"), *finished()],
     ),
     # Two turns: the second reports why the first ended, and the end of the stream reports why the second ended.
     "turns": (
-        [
-            BEGIN,
-            say("a"),
-            END,
-            part("data-x", data=1),
-            BEGIN,
-            say("b"),
-            END,
-            part("finish", finishReason="length"),
-            DONE,
-        ],
+        [*step(say("a")), part("data-x", data=1), *step(say("b")), part("finish", finishReason="length"), DONE],
         [TextDelta("a"), raw("data-x", data=1), turn(), TextDelta("b"), *finished("length", "length")],
     ),
     # Backends that are not the AI SDK leave out the steps, and its version 4 the reason.
@@ -206,9 +189,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             called("w", providerExecuted=True),
             part("tool-output-denied", toolCallId="x"),
             END,
-            BEGIN,
-            say("b"),
-            END,
+            *step(say("b")),
             FINISH,
         ],
         [
@@ -228,15 +209,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     # Nobody here may run what the other side asks its user about, or went on without.
     "calls that nobody may run": (
         [
-            BEGIN,
-            called("t"),
-            END,
-            BEGIN,
-            called("u"),
-            part("tool-approval-request", approvalId="p", toolCallId="u"),
-            part("tool-approval-request", approvalId="p", toolCallId="x"),
-            called("v"),
-            END,
+            *step(called("t")),
+            *step(
+                called("u"),
+                part("tool-approval-request", approvalId="p", toolCallId="u"),
+                part("tool-approval-request", approvalId="p", toolCallId="x"),
+                called("v"),
+            ),
             FINISH,
         ],
         [

@@ -65,6 +65,14 @@ def call(index: int, *pieces: str, id: str = "toolu_1", name: str = "f", **more:
     return start(index, "tool_use", id=id, name=name, **({"input": {}} | more)) + deltas
 
 
+def whole_call(index: int, *pieces: str, **more: Any) -> Events:
+    return call(index, *pieces, **more) + stop(index)
+
+
+def block(index: int, kind: str, **members: Any) -> Events:
+    return start(index, kind, **members) + stop(index)
+
+
 def end(reason: str | None = "end_turn", **usage: Any) -> Events:
     return [{"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}, *STOP]
 
@@ -134,10 +142,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         frames(
             begin(),
             say("a"),
-            call(1, "", '{"x"', ":1}"),
-            stop(1),
-            call(2, '{"y":2}', id="toolu_2", name="g", caller={"type": "direct"}),
-            stop(2),
+            whole_call(1, "", '{"x"', ":1}"),
+            whole_call(2, '{"y":2}', id="toolu_2", name="g", caller={"type": "direct"}),
             end("tool_use"),
         ),
         [
@@ -149,19 +155,16 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # A tool without arguments streams one empty string; {} is the machine's to say.
     "a call without arguments": (
-        frames(begin(), call(0, ""), stop(0), end("tool_use")),
+        frames(begin(), whole_call(0, ""), end("tool_use")),
         [ToolCallStart("1", "toolu_1", "f"), CALLED, done("tool_use", "tool_calls")],
     ),
     # Servers that do not stream arguments, and finished messages.
     "arguments in the start of their block": (
         frames(
             begin(),
-            call(0, input={"x": 1}),
-            stop(0),
-            call(1, input='{"x":1}', id="toolu_2"),
-            stop(1),
-            call(2, '{"x":2}', input={"x": 1}, id="toolu_3"),
-            stop(2),
+            whole_call(0, input={"x": 1}),
+            whole_call(1, input='{"x":1}', id="toolu_2"),
+            whole_call(2, '{"x":2}', input={"x": 1}, id="toolu_3"),
             end("tool_use"),
         ),
         [
@@ -178,11 +181,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # Eager input streaming: nobody looked at the JSON, and the block stops all the same.
     "a call that is cut off and stopped": (
-        frames(begin(), call(0, '{"x": "ab'), stop(0), end("max_tokens")),
+        frames(begin(), whole_call(0, '{"x": "ab'), end("max_tokens")),
         [ToolCallStart("1", "toolu_1", "f"), ToolCallDelta("1", '{"x": "ab'), CALLED, done("max_tokens", "length")],
     ),
     "a block that starts where another has not stopped": (
-        frames(begin(), call(0, '{"x"'), call(0, "{}", id="toolu_2"), stop(0), stop(0), end("tool_use")),
+        frames(begin(), call(0, '{"x"'), whole_call(0, "{}", id="toolu_2"), stop(0), end("tool_use")),
         [*started("1", "toolu_1", "f", '{"x"'), *called("2", "toolu_2", "f", "{}"), done("tool_use", "tool_calls")],
     ),
     # The signature goes back with the next request, and so does what Anthropic hides.
@@ -195,8 +198,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             delta(0, "thinking_delta", thinking=""),
             delta(0, "signature_delta", signature="c2ln"),
             stop(0),
-            start(1, "redacted_thinking", data="aGlk"),
-            stop(1),
+            block(1, "redacted_thinking", data="aGlk"),
             say("a", index=2),
             end(),
         ),
@@ -225,7 +227,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
     "text that comes at once": (
-        frames(begin(), start(0, "text", text="ab", citations=None), stop(0), end()),
+        frames(begin(), block(0, "text", text="ab", citations=None), end()),
         [TextDelta("ab"), done()],
     ),
     # Tools that Anthropic runs are nobody's to run; their results come as blocks.
@@ -237,12 +239,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             delta(0, "input_json_delta", partial_json='{"query":'),
             delta(0, "input_json_delta", partial_json='"x"}'),
             stop(0),
-            start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
-            stop(1),
-            start(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
-            stop(2),
-            start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
-            stop(3),
+            block(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
+            block(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
+            block(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
             end(),
         ),
         [
@@ -284,8 +283,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "fallback and compaction": (
         frames(
             begin(),
-            start(0, "fallback", to={"model": "m"}),
-            stop(0),
+            block(0, "fallback", to={"model": "m"}),
             start(1, "compaction", content=None),
             delta(1, "compaction_delta", content="all of it"),
             stop(1),
@@ -311,12 +309,10 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "a second generation behind reasoning and half a call": (
         frames(
             begin(input_tokens=5),
-            start(0, "thinking", thinking="Hm", signature="c2ln"),
-            stop(0),
+            block(0, "thinking", thinking="Hm", signature="c2ln"),
             call(1, '{"x":'),
             begin("msg_2", output_tokens=1),
-            call(0, '{"x":2}', id="toolu_2"),
-            stop(0),
+            whole_call(0, '{"x":2}', id="toolu_2"),
             stop(1),
             end("tool_use"),
         ),
@@ -341,7 +337,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # A call that is complete would run twice.
     "a second generation behind a call": (
-        frames(begin(), call(0, "{}"), stop(0), begin("msg_2"), call(0, "{}"), stop(0), end("tool_use")),
+        frames(begin(), whole_call(0, "{}"), begin("msg_2"), whole_call(0, "{}"), end("tool_use")),
         [
             *called("1", "toolu_1", "f", "{}"),
             SourceError("the provider began its answer again in mid-stream", cause="message_start"),
