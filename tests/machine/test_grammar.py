@@ -197,118 +197,63 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
     validate(run([TextDelta(text)], **chosen))
 
 
+CALLED = [*START, *written_call(call(1))]
+BEGUN = [*START, Thinking(True, "c")]
+NO_ANSWER = Error(Code.UPSTREAM_ERROR, "no")
+
+
 @together(
-    ("events", "place", "complaint"),
+    ("events", "complaint"),
     [
-        ([], 0, "at the end: a run ends with done"),
-        ([*START], 2, "at the end: a run ends with done"),
-        ([Text("a")], 1, "event 1, text: a run begins with one start"),
-        ([Start("r"), Start("r")], 2, "event 2, start: a run begins with one start"),
-        ([Start("r"), Text("a")], 2, "event 2, text: it belongs in a step, and no step has begun"),
-        ([*START, StepEnd(1, "stop"), Text("a")], 4, "event 4, text: no step is open"),
-        ([*START, StepStart(2)], 3, "event 3, step-start: step 1 has not ended"),
-        ([*START, StepEnd(2, None)], 3, "event 3, step-end: only the open step can end, and that is step 1"),
-        ([Start("r"), StepStart(2)], 2, "event 2, step-start: steps are numbered from 1, and the last was 0"),
-        ([Start("r"), *STOP], 2, "event 2, step-end: it belongs in a step, and no step has begun"),
-        ([*START, *STOP, Text("a")], 5, "event 5, text: nothing follows done"),
-        ([*START, STOP[1]], 3, "event 3, done: step 1 has not ended"),
-        ([START[0], UsageReport(Usage())], 2, "event 2, usage: usage belongs to a step, and no step"),
-        (
-            [*START, CallStart("c", "f")],
-            3,
-            "event 3, call-start of c: a call is named once, while it is being written,",
-        ),
-        ([*START, Thinking(True, "c"), CallDelta("c", "{")], 4, "event 4, call-delta of c: arguments come after the"),
-        (
-            [*START, Text("a"), Call(call(1))],
-            4,
-            "event 4, call of call_1: a call is reported once, .* call_1 has not begun",
-        ),
-        (
-            [*START, *written_call(call(1))[:-1], Executing(call(1))],
-            6,
-            "only a complete call of this step is run, once, and",
-        ),
-        (
-            [*START, *written_call(call(1)), *executed(call(1))[1:]],
-            7,
-            "event 7, progress of call_1: only a running tool",
-        ),
-        (
-            [*START, *written_call(call(1)), Executed(call(1), 1, None, 0.0)],
-            7,
-            "only a running tool returns a result, once",
-        ),
-        (
-            [*START, *written_call(call(1)), *written_call(call(1))],
-            7,
-            "event 7, thinking of call_1: the id of a call is unique",
-        ),
-        (
-            [*START, *written_call(call(1)), Thinking(False, "call_1")],
-            7,
-            "thinking ends after the call or its error, or if",
-        ),
-        (
-            [*START, *written_call(call(1)), Executing(call(1)), STOP[0]],
-            8,
-            "step-end: call_1 is running, and executions prec",
-        ),
-        (
-            [*START, *written_call(call(1))[:2], STOP[0]],
-            5,
-            "the step ends, and call_1 is being written and has its name",
-        ),
-        (
-            [*START, *written_call(call(1)), *STOP],
-            8,
-            "event 8, done: pending must be the calls that did not run: call_1",
-        ),
-        ([*START, *written_call(call(1)), STOP[0], Executing(call(1))], 8, "executing of call_1: no step is open"),
-        (
-            [*START, STOP[0], Done("finished", None, None, [call(1)])],
-            4,
-            "pending must be the calls that did not run: none",
-        ),
-        ([*START, STOP[0], Done("failed", None, None, [])], 4, "done has the reason failed if and only if"),
-        (
-            [*START, Error(Code.UPSTREAM_ERROR, "no"), *STOP],
-            5,
-            "event 5, done: done has the reason failed if and only if",
-        ),
-        ([*START, *[Error(Code.UPSTREAM_ERROR, "no")] * 2], 4, "event 4, error: a run fails once"),
-        (
-            [*START, Error(Code.UPSTREAM_ERROR, "no"), Text("a")],
-            4,
-            "event 4, text: the answer is complete or has failed",
-        ),
-        ([Start("r"), Error(Code.UPSTREAM_ERROR, "no"), StepStart(1)], 3, "no step begins after the error that ends"),
-        ([*START, Error(Code.UPSTREAM_ERROR, "no", call=call(1))], 3, "an error with a call has the id of the call"),
-        (
-            [*START, *written_call(call(1)), Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))],
-            7,
-            "has the id of the",
-        ),
-        (
-            [*START, *written_call(call(1)), Error(Code.INVALID_JSON, "", call_id="call_1")],
-            7,
-            "is malformed while it is being",
-        ),
-        ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], 3, "a complete call ends once, in its"),
-        ([*START, Thinking(True, "c"), Thinking(False, "c"), Text("a")], 5, "if a call turned out to be text, a warn"),
-        ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins and ends in turn"),
-        ([Start("r"), Thinking(True), Done("finished", None, None, [])], 3, "done: the thinking has not ended"),
-        ([Start("r"), FollowUp([])], 2, "event 2, follow-up: one follow-up may come between two step"),
-        ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is not a UI event"),
+        ([], "at the end: a run ends with done"),
+        ([*START], "at the end: a run ends with done"),
+        ([Text("a")], "event 1, text: a run begins with one start"),
+        ([Start("r"), Start("r")], "event 2, start: a run begins with one start"),
+        ([Start("r"), Text("a")], "event 2, text: it belongs in a step, and no step has begun"),
+        ([*START, StepEnd(1, "stop"), Text("a")], "event 4, text: no step is open"),
+        ([*START, StepStart(2)], "event 3, step-start: step 1 has not ended"),
+        ([*START, StepEnd(2, None)], "event 3, step-end: only the open step can end, and that is step 1"),
+        ([Start("r"), StepStart(2)], "event 2, step-start: steps are numbered from 1, and the last was 0"),
+        ([Start("r"), STOP[0]], "event 2, step-end: it belongs in a step, and no step has begun"),
+        ([*START, *STOP, Text("a")], "event 5, text: nothing follows done"),
+        ([*START, STOP[1]], "event 3, done: step 1 has not ended"),
+        ([START[0], UsageReport(Usage())], "event 2, usage: usage belongs to a step, and no step"),
+        ([*START, CallStart("c", "f")], "event 3, call-start of c: a call is named once, while it is being written,"),
+        ([*BEGUN, CallDelta("c", "{")], "event 4, call-delta of c: arguments come after the"),
+        ([*START, Text("a"), Call(call(1))], "of call_1: a call is reported once, .* call_1 has not begun"),
+        ([*CALLED[:-1], Executing(call(1))], "only a complete call of this step is run, once, and"),
+        ([*CALLED, executed(call(1))[1]], "event 7, progress of call_1: only a running tool"),
+        ([*CALLED, Executed(call(1), 1, None, 0.0)], "only a running tool returns a result, once"),
+        ([*CALLED, CALLED[2]], "event 7, thinking of call_1: the id of a call is unique"),
+        ([*CALLED, Thinking(False, "call_1")], "thinking ends after the call or its error, or if"),
+        ([*CALLED, Executing(call(1)), STOP[0]], "step-end: call_1 is running, and executions prec"),
+        ([*CALLED[:4], STOP[0]], "the step ends, and call_1 is being written and has its name"),
+        ([*CALLED, *STOP], "event 8, done: pending must be the calls that did not run: call_1"),
+        ([*CALLED, STOP[0], Executing(call(1))], "executing of call_1: no step is open"),
+        ([*START, STOP[0], Done("finished", None, None, [call(1)])], "must be the calls that did not run: none"),
+        ([*START, STOP[0], Done("failed", None, None, [])], "done has the reason failed if and only if"),
+        ([*START, NO_ANSWER, *STOP], "event 5, done: done has the reason failed if and only if"),
+        ([*START, NO_ANSWER, NO_ANSWER], "event 4, error: a run fails once"),
+        ([*START, NO_ANSWER, Text("a")], "event 4, text: the answer is complete or has failed"),
+        ([Start("r"), NO_ANSWER, StepStart(1)], "no step begins after the error that ends"),
+        ([*START, replace(NO_ANSWER, call=call(1))], "an error with a call has the id of the call"),
+        ([*CALLED, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))], "has the id of the"),
+        ([*CALLED, Error(Code.INVALID_JSON, "", call_id="call_1")], "is malformed while it is being"),
+        ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], "a complete call ends once, in its"),
+        ([*BEGUN, Thinking(False, "c"), Text("a")], "if a call turned out to be text, a warn"),
+        ([Start("r"), Thinking(False)], "event 2, thinking: thinking begins and ends in turn"),
+        ([Start("r"), Thinking(True), Done("finished", None, None, [])], "done: the thinking has not ended"),
+        ([Start("r"), FollowUp([])], "event 2, follow-up: one follow-up may come between two step"),
+        ([Start("r"), TextDelta("a")], "event 2, text-delta: it is not a UI event"),
     ],
 )
-def test_an_error_names_the_event_and_the_rule(events: list[Any], place: int, complaint: str) -> None:
-    """It holds no content of the event."""
+def test_an_error_names_the_event_and_the_rule(events: list[Any], complaint: str) -> None:
+    """Each of these runs is wrong at its last event. The error holds no content of the event."""
     with pytest.raises(EventOrderError, match=complaint) as caught:
         validate(events)
 
-    assert place == caught.value.place
-    assert caught.value.event is (events[place - 1] if "at the end" not in complaint else None)
+    assert len(events) == caught.value.place
+    assert caught.value.event is (events[-1] if "at the end" not in complaint else None)
     assert str(caught.value).endswith(caught.value.rule)
 
 

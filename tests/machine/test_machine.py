@@ -58,6 +58,12 @@ def called(call_id: str, name: str = "add") -> list[str]:
     return [f"thinking {call_id}", f"{call_id} is {name}", f"call {call_id}", f"not thinking {call_id}"]
 
 
+def malformed(call_id: str, code: str = "truncated", name: str = "add") -> list[str]:
+    """Return the story of one call in text that is an error."""
+    named = [f"{call_id} is {name}"] if name else []
+    return [f"thinking {call_id}", *named, f"error {call_id} {code}", f"not thinking {call_id}"]
+
+
 def machine(**options: Any) -> StreamMachine:
     """Return a machine whose calls are c1, c2 and so on."""
     return StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
@@ -177,10 +183,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         [
             "step 1",
             *called("c1"),
-            "thinking c2",
-            "c2 is add",
-            "error c2 truncated",
-            "not thinking c2",
+            *malformed("c2"),
             "step 1 ends: length",
             "done truncated: length (max_tokens), pending c1",
         ],
@@ -201,16 +204,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
     ),
     "no terminator, in the middle of a call": (
         texts(CUT),
-        [
-            "step 1",
-            "thinking c1",
-            "c1 is add",
-            "error c1 truncated",
-            "not thinking c1",
-            "error stream_interrupted",
-            "step 1 ends: None",
-            "done failed: None (None)",
-        ],
+        ["step 1", *malformed("c1"), "error stream_interrupted", "step 1 ends: None", "done failed: None (None)"],
     ),
     "no success follows an error": (
         [*texts("a"), SourceError("no"), *texts("b"), SourceError("no"), STOP, ChainCompleted("x")],
@@ -295,10 +289,7 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
             "start",
             "step 1",
             *called("c1"),
-            "thinking c2",
-            "c2 is add",
-            "error c2 truncated",
-            "not thinking c2",
+            *malformed("c2"),
             "step 1 ends: None",
             "done cancelled: None (None), pending c1",
         ],
@@ -344,22 +335,12 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
     "another text with a malformed call": (
         ["a"],
         "b " + BAD,
-        ["text 'a'", MISMATCH, "thinking c1", "error c1 missing_tool_name", "not thinking c1"],
+        ["text 'a'", MISMATCH, *malformed("c1", "missing_tool_name", "")],
     ),
     "a call that the deltas have lost a piece of": (
         ["a " + ADD.replace('":{', ":{"), "\n\nb"],
         "a " + ADD + "\n\nb",
-        [
-            "text 'a '",
-            "thinking c1",
-            "c1 is add",
-            "error c1 invalid_json",
-            "not thinking c1",
-            "text '\\nb'",
-            MISMATCH,
-            *called("c2"),
-            "run c2",
-        ],
+        ["text 'a '", *malformed("c1", "invalid_json"), "text '\\nb'", MISMATCH, *called("c2"), "run c2"],
     ),
 }
 
@@ -475,18 +456,7 @@ def test_calls_are_runnable_when_their_turn_is_complete() -> None:
 def test_eager_calls_are_runnable_when_they_are_complete() -> None:
     """Only if no native call can supersede them."""
     events = [*texts(ADD, "a ", CUT), STOP]
-    eager = [
-        "step 1",
-        *called("c1"),
-        "run c1",
-        "text 'a '",
-        "thinking c2",
-        "c2 is add",
-        "error c2 truncated",
-        "not thinking c2",
-        ENDED,
-        "done finished: stop (end_turn)",
-    ]
+    eager = ["step 1", *called("c1"), "run c1", "text 'a '", *malformed("c2"), ENDED, "done finished: stop (end_turn)"]
     assert eager == story(*events, execute="eager", native_tool_calls=False)
     eager.insert(-2, eager.pop(eager.index("run c1")))
     assert eager == story(*events, execute="eager")

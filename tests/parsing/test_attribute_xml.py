@@ -10,21 +10,8 @@ from streamtools import parse
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, raws, read, thought, warning
 
-TOOLS = [
-    {
-        "name": "f",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "a": {"type": "string"},
-                "n": {"type": "integer"},
-                "on": {"type": "boolean"},
-                "l": {"type": "array", "items": {"type": "string"}},
-                "o": {"type": "object"},
-            },
-        },
-    }
-]
+TYPES = {"a": "string", "n": "integer", "on": "boolean", "l": "array", "o": "object"}
+TOOLS = [{"name": "f", "parameters": {"properties": {name: {"type": type} for name, type in TYPES.items()}}}]
 
 A = '<parameter name="a">x</parameter>'
 N = '<parameter name="n">3</parameter>'
@@ -109,30 +96,27 @@ MARK = "｜DSML｜"
 """Full-width bars."""
 
 
+def dsml(wrapper: str, parameters: dict[str, tuple[bool, str]]) -> str:
+    """Return a call whose parameters state whether they are strings."""
+    lines = [
+        f'<｜parameter name="{name}" string="{str(is_text).lower()}">{value}</｜parameter>'
+        for name, (is_text, value) in parameters.items()
+    ]
+    return "\n".join([f"<｜{wrapper}>", '<｜invoke name="f">', *lines, "</｜invoke>", f"</｜{wrapper}>"])
+
+
 @together(
     ("text", "expected"),
     {
         "what is said beats the schema": (
-            (
-                '\n\n<｜function_calls>\n<｜invoke name="f">\n<｜parameter name="n" string="true">3</｜parameter>\n'
-                '<｜parameter name="a" string="false">3</｜parameter>\n</｜invoke>\n</｜function_calls>'
-            ),
+            "\n\n" + dsml("function_calls", {"n": (True, "3"), "a": (False, "3")}),
             [call("f", n="3", a=3)],
         ),
         "JSON": (
-            (
-                '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">{"x": [1, "y"]}</｜parameter>'
-                '<｜parameter name="c" string="false"> "z\\n" </｜parameter></｜invoke></｜tool_calls>'
-            ),
+            dsml("tool_calls", {"b": (False, '{"x": [1, "y"]}'), "c": (False, ' "z\\n" ')}),
             [call("f", b={"x": [1, "y"]}, c="z\n")],
         ),
-        "what is said to be JSON and is none": (
-            (
-                '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">x</｜parameter></｜invoke>'
-                "</｜tool_calls>"
-            ),
-            [error("invalid_arguments")],
-        ),
+        "no JSON": (dsml("tool_calls", {"b": (False, "x")}), [error("invalid_arguments")]),
         "no wrapper": ('a\n\n<｜invoke name="f"/>b', ["a", call("f"), "b"]),
         "something else in the wrapper": ("<｜tool_calls><x", [BROKEN]),
         "cut at the commit point": ("<｜tool_calls><", [CUT]),

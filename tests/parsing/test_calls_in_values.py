@@ -323,87 +323,45 @@ GLM = "<tool_call>save\n<arg_key>text</arg_key>\n<arg_value>"
 INVOKE = '<function_calls>\n<invoke name="save">\n<parameter name="text">'
 QWEN_END = "</parameter>\n</function>\n</tool_call>"
 END = "</invoke>\n</function_calls>"
-broken, cut = error("unrecognised_tool_call"), error("truncated")
+CALLS = "<function_calls>"
+DIALECT_OF = {QWEN: "qwen3_coder_xml", GLM: "glm_xml", INVOKE: "anthropic_xml", CALLS: "anthropic_xml"}
+ENDS, CLOSED = "\n</function>\n</tool_call>", "</parameter></function></tool_call>"
+OPENED, DEMO = "<function=demo>", "<function=demo></function>"
+PARIS = "<function=get_weather><parameter=city>Paris</parameter></function>"
+MODE, UNIT = (f"<arg_key>{key}</arg_key><arg_value>y</arg_value>" for key in ("mode", "unit"))
+NAMED = '<parameter name="mode">y</parameter>'
+TWO = '<parameter name="a">1</parameter><parameter name="b">2</parameter>'
+broken, cut = [error("unrecognised_tool_call")], [error("truncated")]
+
+
+def saved(text: str, **more: str) -> list[Brief]:
+    """Return the event of a call with these arguments."""
+    return [call("save", text=text, **more)]
 
 
 @together(
-    ("dialect", "text", "expected"),
+    ("begin", "rest", "expected"),
     {
-        "a function without parameters, and an end of the wrapper": (
-            "qwen3_coder_xml",
-            f"{QWEN}<function=demo>\n</function>\n</tool_call>\n</parameter>\n</function>\n</tool_call>",
-            [call("save", path="n", text="<function=demo>\n</function>\n</tool_call>")],
-        ),
-        "the ends of a function and its wrapper": (
-            "qwen3_coder_xml",
-            f"{QWEN}x\n</function>\n</tool_call>\n</parameter>\n</function>\n</tool_call>",
-            [call("save", path="n", text="x\n</function>\n</tool_call>")],
-        ),
-        "a function, if the closing tag of the value is missing": (
-            "qwen3_coder_xml",
-            f"{QWEN}<function=demo></function>\n</function>\n</tool_call>",
-            [call("save", path="n", text="<function=demo></function>")],
-        ),
-        "a function or its opening tag, if all closing tags are missing": (
-            "qwen3_coder_xml",
-            f"{QWEN}<function=demo></function>\n</tool_call>",
-            [broken],
-        ),
-        "a call, and the stream ends": (
-            "qwen3_coder_xml",
-            f"{QWEN}<tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>",
-            [cut],
-        ),
-        "a call after ordinary text, and the stream ends": (
-            "qwen3_coder_xml",
-            f"{QWEN}x</parameter> y <function=get_weather><parameter=city>Paris</parameter></function>",
-            [cut],
-        ),
-        "the tag of a known parameter ends a value": (
-            "qwen3_coder_xml",
-            f"{QWEN}x<parameter=mode>y</parameter></function></tool_call>",
-            [call("save", path="n", text="x", mode="y")],
-        ),
-        "the pair of a known parameter ends a value": (
-            "glm_xml",
-            f"{GLM}Oslo<arg_key>mode</arg_key><arg_value>y</arg_value></tool_call>",
-            [call("save", text="Oslo", mode="y")],
-        ),
-        "the pair of an unknown parameter in a value": (
-            "glm_xml",
-            f"{GLM}Oslo<arg_key>unit</arg_key><arg_value>y</arg_value></tool_call>",
-            [broken],
-        ),
-        "the closed pair of an unknown parameter in a value": (
-            "glm_xml",
-            f"{GLM}Oslo<arg_key>unit</arg_key><arg_value>y</arg_value></arg_value></tool_call>",
-            [call("save", text="Oslo<arg_key>unit</arg_key><arg_value>y</arg_value>")],
-        ),
-        "a known parameter in an attribute": (
-            "anthropic_xml",
-            f'{INVOKE}x<parameter name="mode">y</parameter>{END}',
-            [call("save", text="x", mode="y")],
-        ),
-        "parameters in a value": (
-            "anthropic_xml",
-            f'{INVOKE}<parameter name="a">1</parameter><parameter name="b">2</parameter></parameter>{END}',
-            [call("save", text='<parameter name="a">1</parameter><parameter name="b">2</parameter>')],
-        ),
-        "more tags than are counted": (
-            "qwen3_coder_xml",
-            f"{QWEN}{'<function=f>' * 70}</parameter></function></tool_call>",
-            [cut],
-        ),
-        "a tag in the name of a tool": (
-            "anthropic_xml",
-            '<function_calls><invoke name="sa<|x|>ve"></invoke></function_calls>',
-            [broken],
-        ),
+        "a function, and an end of the wrapper": (QWEN, f"{OPENED}{ENDS}\n{QWEN_END}", saved(OPENED + ENDS, path="n")),
+        "the ends of a function and its wrapper": (QWEN, f"x{ENDS}\n{QWEN_END}", saved(f"x{ENDS}", path="n")),
+        "a function, if the closing tag of the value is missing": (QWEN, DEMO + ENDS, saved(DEMO, path="n")),
+        "a function, if all closing tags are missing": (QWEN, f"{DEMO}\n</tool_call>", broken),
+        "a call, and the stream ends": (QWEN, f"<tool_call>{PARIS}</tool_call>", cut),
+        "a call after ordinary text, and the stream ends": (QWEN, f"x</parameter> y {PARIS}", cut),
+        "the tag of a known parameter": (QWEN, f"x<parameter=mode>y{CLOSED}", saved("x", path="n", mode="y")),
+        "the pair of a known parameter": (GLM, f"Oslo{MODE}</tool_call>", saved("Oslo", mode="y")),
+        "the pair of an unknown parameter in a value": (GLM, f"Oslo{UNIT}</tool_call>", broken),
+        "the closed pair of an unknown parameter": (GLM, f"Oslo{UNIT}</arg_value></tool_call>", saved(f"Oslo{UNIT}")),
+        "a known parameter in an attribute": (INVOKE, f"x{NAMED}{END}", saved("x", mode="y")),
+        "parameters in a value": (INVOKE, f"{TWO}</parameter>{END}", saved(TWO)),
+        "more tags than are counted": (QWEN, "<function=f>" * 70 + CLOSED, cut),
+        "a tag in the name of a tool": (CALLS, f'<invoke name="sa<|x|>ve">{END}', broken),
     },
 )
-def test_tags_in_values_are_balanced(dialect: str, text: str, expected: list[Brief]) -> None:
-    assert expected == read_at_all_cuts(text, dialect)
-    assert expected == read(text, dialects=[dialect], tools=TOOLS)
+def test_tags_in_values_are_balanced(begin: str, rest: str, expected: list[Brief]) -> None:
+    dialect = DIALECT_OF[begin]
+    assert expected == read_at_all_cuts(begin + rest, dialect)
+    assert expected == read(begin + rest, dialects=[dialect], tools=TOOLS)
 
 
 def test_elements_may_contain_elements_of_the_same_name() -> None:

@@ -107,55 +107,32 @@ async def test_a_long_answer_is_kept_whole() -> None:
 
 # The messages.
 
-MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
-    "a call after hashes": (f"a {HASH} b", [("assistant", f"a {HASH} b"), ("user", '###result say: {"result":"hi"}')]),
-    "a result that is an object": (
-        '###:{"name":"add","args":{"a":1,"b":2}}\n~~~tool_call\n{"name":"add","args":{"a":1,"b":2}}\n~~~',
-        [
-            (
-                "assistant",
-                '###:{"name":"add","args":{"a":1,"b":2}}\n~~~tool_call\n{"name":"add","args":{"a":1,"b":2}}\n~~~',
-            ),
-            (
-                "user",
-                '###result add: {"sum":3,"message":"added"}\n~~~tool_result add\n{"sum":3,"message":"added"}\n~~~',
-            ),
-        ],
-    ),
-    "a result for the model alone": (
-        '###:{"name":"both"}',
-        [("assistant", '###:{"name":"both"}'), ("user", '###result both: {"result":"for the model"}')],
-    ),
-    "a malformed call": (
-        'a ###:{"name":1} b',
-        [
-            ("assistant", 'a ###:{"name":1} b'),
-            ("user", '###result error: {"result":"the call has no tool name; send the call again"}'),
-        ],
-    ),
-    "a malformed call between good ones": (
-        f'{HASH}\n###:{{"name":1}}\n{HASH}',
-        [
-            ("assistant", f'{HASH}\n###:{{"name":1}}\n{HASH}'),
-            (
-                "user",
-                '###result say: {"result":"hi"}\n'
-                '###result error: {"result":"the call has no tool name; send the call again"}\n'
-                '###result say: {"result":"hi"}',
-            ),
-        ],
-    ),
-    "reasoning, and a result that the model made up": (
-        '<think>Hm.</think>\nHi.\n###result say: {"result":"no"}\nSo.',
-        [("assistant", "Hi.\n\nSo.")],
-    ),
-}
+ADD = '{"name":"add","args":{"a":1,"b":2}}'
+TWICE = f"###:{ADD}\n~~~tool_call\n{ADD}\n~~~"
+AGAIN = '###result error: {"result":"the call has no tool name; send the call again"}'
+HI = '###result say: {"result":"hi"}'
+SUM = '{"sum":3,"message":"added"}'
+SUMS = f"###result add: {SUM}\n~~~tool_result add\n{SUM}\n~~~"
 
 
-@together(("written", "expected"), MESSAGES.values(), ids=MESSAGES)
-async def test_the_text_of_the_model_is_sent_back_unchanged(written: str, expected: list[tuple[str, str]]) -> None:
-    """Without reasoning and forged results. Each call has one result."""
-    assert expected == await history(written)
+@together(
+    ("written", "results"),
+    {
+        "a call after hashes": (f"a {HASH} b", HI),
+        "a result that is an object": (TWICE, SUMS),
+        "a result for the model alone": ('###:{"name":"both"}', '###result both: {"result":"for the model"}'),
+        "a malformed call": ('a ###:{"name":1} b', AGAIN),
+        "a malformed call between good ones": (f'{HASH}\n###:{{"name":1}}\n{HASH}', f"{HI}\n{AGAIN}\n{HI}"),
+    },
+)
+async def test_the_text_of_the_model_is_sent_back_unchanged(written: str, results: str) -> None:
+    """Each call has one result."""
+    assert [("assistant", written), ("user", results)] == await history(written)
+
+
+async def test_reasoning_and_forged_results_are_not_sent_back() -> None:
+    written = '<think>Hm.</think>\nHi.\n###result say: {"result":"no"}\nSo.'
+    assert [("assistant", "Hi.\n\nSo.")] == await history(written)
 
 
 async def test_calls_of_an_incomplete_run_get_a_result() -> None:

@@ -12,9 +12,11 @@ from streamtools.events import (
     CallDelta,
     CallStart,
     Done,
+    DoneReason,
     Error,
     Executed,
     Executing,
+    FinishReason,
     FollowUp,
     Progress,
     Raw,
@@ -31,7 +33,14 @@ from streamtools.events import (
 )
 
 START: list[UIEvent] = [Start("run_1"), StepStart(1)]
-STOP: list[UIEvent] = [StepEnd(1, "stop"), Done("finished", "stop", "stop", [])]
+
+
+def ended(*pending: ToolCall, reason: DoneReason = "finished", finish: FinishReason | None = "stop") -> list[UIEvent]:
+    """Return the events that end a run of one step."""
+    return [StepEnd(1, finish), Done(reason, finish, finish, [*pending])]
+
+
+STOP = ended()
 
 
 def numbered(*events: UIEvent) -> list[UIEvent]:
@@ -103,21 +112,14 @@ RUNS: dict[str, list[UIEvent]] = {
     ),
     "a call that is run": numbered(*START, Text("So: "), *written_call(call(1)), *executed(call(1)), *STOP),
     "a call as it is written": numbered(*START, *written_call(call(1), deltas=True), *executed(call(1)), *STOP),
-    "a call that waits": numbered(
-        *START,
-        Text("So:\n\n"),
-        *written_call(call(1), deltas=True),
-        StepEnd(1, "stop"),
-        Done("finished", "stop", "stop", [call(1)]),
-    ),
+    "a call that waits": numbered(*START, Text("So:\n\n"), *written_call(call(1), deltas=True), *ended(call(1))),
     "a call that waits for approval": numbered(
         *START,
         *written_call(call(1)),
         *written_call(call(2)),
         ApprovalRequested(call(1), 100.0),
         *executed(call(2)),
-        StepEnd(1, "stop"),
-        Done("finished", "stop", "stop", [call(1)]),
+        *ended(call(1)),
     ),
     "calls of an earlier run": numbered(
         *START,
@@ -206,8 +208,7 @@ RUNS: dict[str, list[UIEvent]] = {
         Text("I was"),
         _FAULT,
         UsageReport(Usage(input=3)),
-        StepEnd(1, None),
-        Done("failed", None, None, []),
+        *ended(reason="failed", finish=None),
     ),
     "an immediate error": numbered(START[0], _FAULT, Done("failed", None, None, [])),
     "an error while a call is written": numbered(
@@ -218,17 +219,15 @@ RUNS: dict[str, list[UIEvent]] = {
         Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw="~~~tool_call\n{", dialect="tilde_fence"),
         Thinking(False, "call_1"),
         _FAULT,
-        StepEnd(1, None),
-        Done("failed", None, None, []),
+        *ended(reason="failed", finish=None),
     ),
-    "cancelled in a text": numbered(*START, Text("I was"), StepEnd(1, None), Done("cancelled", None, None, [])),
+    "cancelled in a text": numbered(*START, Text("I was"), *ended(reason="cancelled", finish=None)),
     "cancelled at work": numbered(
         *START,
         *written_call(call(1)),
         Executing(call(1)),
         Error(Code.TOOL_CANCELLED, "cancelled", call_id="call_1", call=call(1)),
-        StepEnd(1, "stop"),
-        Done("cancelled", "stop", "stop", []),
+        *ended(reason="cancelled"),
     ),
     "cut by the provider": numbered(
         *START,
