@@ -137,20 +137,6 @@ def test_a_latitude_request() -> None:
         "todos": [1],
         "briefs": [],
         "media": [],
-        "toolClients": [
-            {
-                "name": "weather",
-                "description": "Tell the weather.",
-                "parameters": [
-                    {
-                        "name": "city",
-                        "type": "string",
-                        "description": "",
-                        "isRequired": True,
-                        "schema": {"type": "string"},
-                    }
-                ],
-            }
-        ],
+        "toolClients": offered("tool_clients", weather),
     } == body
     assert body["messages"] is not messages

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import anyio
 import pytest
 
@@ -11,13 +9,11 @@ from streamtools import ParserOptions, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, UIEvent
 from streamtools.limits import Limits
+from tests.support.chat_chunks import DONE, chunk
 
 
 def frame(text: str, reason: str | None = None) -> bytes:
-    """Return a chat completion chunk."""
-    return (
-        b"data: " + json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": reason}]}).encode() + b"\n\n"
-    )
+    return chunk({"content": text}, reason)
 
 
 async def collect(stream: ToolStream) -> list[UIEvent]:
@@ -47,7 +43,7 @@ async def test_a_call_with_a_lost_frame_never_runs(lost: bytes, limits: Limits) 
         frame('###:{"name":"remove","arguments":{"path":"/srv/data/tmp'),
         lost,
         frame('"}} ###:{"name":"remove","arguments":{"path":"whole"}}', "stop"),
-        b"data: [DONE]\n\n",
+        DONE,
     ]
     events = await collect(
         ToolStream(sources.openai(wire, limits=limits), tools=[remove], parser=ParserOptions(limits=limits))

@@ -17,6 +17,8 @@ from tests.support.reading import Brief, call, error, raws, read, warning
 F = '###:{"name":"f"}'
 G = '###:{"name":"g"}'
 BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
+HERMES = '<tool_call>{"name":"f"}\n<tool_call>{'
+THREE = '~~~tool_call\n[{"name":"f"},{"name":"g"},{"name":"f"}]\n~~~'
 f, g = call("f"), call("g")
 MANY = error("too_many_calls")
 
@@ -39,16 +41,8 @@ def test_the_limit_includes_the_markers(text: str, limit: int, expected: list[Br
     ("dialect", "text", "limit", "expected"),
     [
         pytest.param("gemma4", "<|tool_call>call:f{}<|tool_call>", 21, [f, "|tool_call>"], id="met in the next text"),
-        pytest.param(
-            "hermes_json",
-            '<tool_call>{"name":"f"}\n<tool_call>{',
-            23,
-            [f, warning("skipped", 1), error("truncated")],
-            id="met before it",
-        ),
-        pytest.param(
-            "hermes_json", '<tool_call>{"name":"f"}\n<tool_call>{', 30, [f, "call>{"], id="met in the next marker"
-        ),
+        pytest.param("hermes_json", HERMES, 23, [f, warning("skipped", 1), error("truncated")], id="met before it"),
+        pytest.param("hermes_json", HERMES, 30, [f, "call>{"], id="met in the next marker"),
     ],
 )
 def test_text_after_an_unclosed_call_is_read_again_at_a_limit(
@@ -96,12 +90,7 @@ def test_the_error_is_reported_when_the_limit_is_reached() -> None:
     [
         pytest.param(f"{F}{G}", 2, [f, g], id="as many as allowed"),
         pytest.param(f"`{F}` {F}", 1, [f"`{F}` ", f], id="nor do quoted ones"),
-        pytest.param(
-            '~~~tool_call\n[{"name":"f"},{"name":"g"},{"name":"f"}]\n~~~ x',
-            2,
-            [f, g, MANY, warning("skipped", 16), " x"],
-            id="in an array",
-        ),
+        pytest.param(f"{THREE} x", 2, [f, g, MANY, warning("skipped", 16), " x"], id="in an array"),
     ],
 )
 def test_calls_over_the_limit_of_a_turn_are_hidden_errors(text: str, limit: int, expected: list[Brief]) -> None:

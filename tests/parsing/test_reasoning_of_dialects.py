@@ -182,27 +182,17 @@ def test_sentences_can_be_reasoning_tags(text: str, expected: list[Brief]) -> No
     assert expected == read_anew(text, dialects=(PROSE,))
 
 
-@pytest.mark.parametrize(
+GRANITE = "Here is my thought process:\na\nHere is my response:\nb"
+APRIEL = "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]\n"
+APRIEL_CALL = WRITTEN["tool_calls_list"] + "\n[BEGIN FINAL RESPONSE]\nb"
+
+
+@together(
     ("dialect", "text", "expected"),
     [
-        pytest.param(
-            "granite_list",
-            "Here is my thought process:\na\nHere is my response:\nb",
-            [thought("a"), "b"],
-            id="Granite 3.2",
-        ),
-        pytest.param(
-            "tool_calls_list",
-            "Here are my reasoning steps:\na\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]\n",
-            [thought("a"), "b\n"],
-            id="Apriel",
-        ),
-        pytest.param(
-            "tool_calls_list",
-            WRITTEN["tool_calls_list"] + "\n[BEGIN FINAL RESPONSE]\nb",
-            [f, "\n\nb"],
-            id="Apriel, after a call",
-        ),
+        ("granite_list", GRANITE, [thought("a"), "b"]),
+        ("tool_calls_list", APRIEL, [thought("a"), "b\n"]),
+        ("tool_calls_list", APRIEL_CALL, [f, "\n\nb"]),
     ],
 )
 def test_sentence_tags_need_the_dialect_of_the_model(dialect: str, text: str, expected: list[Brief]) -> None:

@@ -17,8 +17,11 @@ ATEM = """<atem:function_calls>
 <atem:parameter name="a">x</atem:parameter>
 </atem:invoke>
 </atem:function_calls>"""
+THOUGHT, TO_F = "to=self<|message|>Hm", "<|start|>assistant to=f<|message|>"
 closes = re.compile(r"(?:</|<[|｜]|\]<\])[^<>]*(?:>\[</\w+)?>$").search
 STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜tool_call_end｜>"
+STEPS = f"<｜tool_calls_begin｜>\n{STEP.format('')}\n{STEP.format('')}\n<｜tool_calls_end｜>\n"
+ANSWER = "<think>\nHm\n</think>\n<answer>\na\n</answer>"
 
 
 @together(
@@ -29,16 +32,8 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
         "the same of FunctionGemma": ("functiongemma", "Bye<end_of_turn>\n", ["Bye\n"]),
         "the same of Pangu": ("pangu_list", "Bye[unused10]", ["Bye"]),
         "the end of Mistral's calls": ("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"]),
-        "line feeds between Step's tags": (
-            "step3_xml",
-            f"a<｜tool_calls_begin｜>\n{STEP.format('')}\n{STEP.format('')}\n<｜tool_calls_end｜>\nb",
-            ["a", f, f, "\nb"],
-        ),
-        "line feeds inside Hunyuan's answer": (
-            "hunyuan_a13b_list",
-            "<think>\nHm\n</think>\n<answer>\na\n</answer>",
-            [thought("Hm"), "a"],
-        ),
+        "line feeds between Step's tags": ("step3_xml", f"a{STEPS}b", ["a", f, f, "\nb"]),
+        "line feeds inside Hunyuan's answer": ("hunyuan_a13b_list", ANSWER, [thought("Hm"), "a"]),
         "two of them": ("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"]),
     },
 )
@@ -62,14 +57,8 @@ def test_a_repeated_closing_tag_is_hidden_after_a_call() -> None:
     ("text", "expected"),
     {
         "to the tool": ("to=f<|message|>" + ATEM, [call("f", a="x")]),
-        "after reasoning": (
-            "to=self<|message|>Hm<|eom|><|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
-            [thought("Hm"), call("f", a="x")],
-        ),
-        "after reasoning that is not closed": (
-            "to=self<|message|>Hm<|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
-            [thought("Hm"), call("f", a="x")],
-        ),
+        "after reasoning": (f"{THOUGHT}<|eom|>{TO_F}{ATEM}<|eom|>", [thought("Hm"), call("f", a="x")]),
+        "after reasoning that is not closed": (f"{THOUGHT}{TO_F}{ATEM}<|eom|>", [thought("Hm"), call("f", a="x")]),
         "an answer after it": ("to=self<|message|>Hm<|start|>assistant to=user<|message|>Hi", [thought("Hm"), "Hi"]),
         "an example": ("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")]),
         "cut in the wrapper": ("to=f<|message|><atem:fun", [error("truncated")]),
@@ -141,21 +130,17 @@ def test_an_ambiguous_kimi_id_is_an_error(id: str, names: tuple[str, ...], expec
     assert [expected] == _read_id(id, *names)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "text", "expected"),
+@together(
+    ("dialect", "text", "code"),
     [
-        pytest.param(
-            "poolside_xml", "<tool_call>a word</tool_call>b", [error("unrecognised_tool_call"), "b"], id="Laguna"
-        ),
-        pytest.param(
-            "inkling", "<|content_invoke_tool_json|>no<|end_message|>b", [error("invalid_json"), "b"], id="Inkling"
-        ),
-        pytest.param("apertus_list", "<|tools_prefix|>no<|tools_suffix|>b", [error("invalid_json"), "b"], id="Apertus"),
+        ("poolside_xml", "<tool_call>a word</tool_call>", "unrecognised_tool_call"),
+        ("inkling", "<|content_invoke_tool_json|>no<|end_message|>", "invalid_json"),
+        ("apertus_list", "<|tools_prefix|>no<|tools_suffix|>", "invalid_json"),
     ],
 )
-def test_a_special_token_always_begins_a_call(dialect: str, text: str, expected: list[Brief]) -> None:
+def test_a_special_token_always_begins_a_call(dialect: str, text: str, code: str) -> None:
     """Whatever follows it."""
-    assert expected == read(text, dialects=[dialect], tools=TOOLS)
+    assert [error(code), "b"] == read(f"{text}b", dialects=[dialect], tools=TOOLS)
 
 
 def test_lfm2_numbers_may_begin_with_zeros() -> None:

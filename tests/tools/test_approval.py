@@ -24,6 +24,7 @@ from tests.support.options import grouped
 pytestmark = pytest.mark.anyio
 
 ASKED = calls(("pay", ANN), ("look", {}))
+DEEP = '{"questions":[{"call":{"arguments":{"a":' + "[" * 100_000
 
 
 def decide(*, approve: bool, reason: str = "") -> Any:
@@ -216,6 +217,8 @@ async def test_resuming_needs_a_ledger() -> None:
         pytest.param({"decision_timeout": "5"}, "timeout must be a positive number", id="no number"),
         pytest.param({"decisions": {"x": True}}, "call 'x' does not wait for a decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
+        pytest.param({"resume": {"run_id": "r"}, "ledger": MemoryLedger()}, "must be a Suspension", id="a dict"),
+        pytest.param({"resume": DEEP, "ledger": MemoryLedger()}, "nested too deeply", id="a deep suspension"),
     ],
 )
 def test_wrong_values_are_refused(options: dict[str, Any], message: str) -> None:

@@ -28,6 +28,10 @@ GOOGLE = """Look it up.
     Returns:
         found: What there is.
     """
+LOOK = "Look it up.\n\nIn a list that is\non two lines.\n\n- first\n- second"
+PARAMETERS = {"city": "Where: a name, in English. With its country.", "rest": "More.", "days": "How many."}
+TWICE = "Both.\n\n    Args:\n        a: one\n\n    Keyword Args:\n        a: two\n        b: three\n"
+ODD = "So.\n\n\n    And.\n\n    Args:\n        a: x\n        none of them\n            deeper\n        nor this"
 
 
 @together(
@@ -36,24 +40,9 @@ GOOGLE = """Look it up.
         pytest.param(None, "", {}, id="none"),
         pytest.param("", "", {}, id="empty"),
         pytest.param("One\n    line.", "One\nline.", {}, id="one paragraph"),
-        pytest.param(
-            GOOGLE,
-            "Look it up.\n\nIn a list that is\non two lines.\n\n- first\n- second",
-            {"city": "Where: a name, in English. With its country.", "rest": "More.", "days": "How many."},
-            id="Google",
-        ),
-        pytest.param(
-            "Both.\n\n    Args:\n        a: one\n\n    Keyword Args:\n        a: two\n        b: three\n",
-            "Both.",
-            {"a": "one", "b": "three"},
-            id="the first description counts",
-        ),
-        pytest.param(
-            "So.\n\n\n    And.\n\n    Args:\n        a: x\n        none of them\n            deeper\n        nor this",
-            "So.\n\n\nAnd.",
-            {"a": "x"},
-            id="lines that are none",
-        ),
+        pytest.param(GOOGLE, LOOK, PARAMETERS, id="Google"),
+        pytest.param(TWICE, "Both.", {"a": "one", "b": "three"}, id="the first description counts"),
+        pytest.param(ODD, "So.\n\n\nAnd.", {"a": "x"}, id="lines that are none"),
         pytest.param("Note: text.\n\nArgs: more text.", "Note: text.\n\nArgs: more text.", {}, id="no sections"),
         pytest.param("Args:\nnothing indented", "Args:\nnothing indented", {}, id="a title alone"),
         pytest.param("So.\n\nReturns", "So.\n\nReturns", {}, id="a title at the end"),

@@ -167,6 +167,8 @@ async def test_other_content_is_described_to_the_model(block: Any, told: str) ->
         pytest.param(
             Record(content=[], is_error=True), "the MCP server reported an error without a message", id="without"
         ),
+        pytest.param("rain", "tool 'it' failed", id="no result"),
+        pytest.param({"content": []}, "tool 'it' failed", id="a dict"),
     ],
 )
 async def test_errors_are_for_the_model(result: Any, told: str) -> None:
