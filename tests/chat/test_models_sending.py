@@ -170,6 +170,9 @@ async def test_keys_that_headers_cannot_hold() -> None:
         assert key not in str(raised.value)
 
 
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta"
+
+
 @together(
     ("client", "name", "base", "url"),
     [
@@ -180,12 +183,7 @@ async def test_keys_that_headers_cannot_hold() -> None:
         (OpenAIChat, "m", "http://h/v1/", "http://h/v1/chat/completions"),
         (OpenAIChat, "m", "http://h/v1/chat/completions", "http://h/v1/chat/completions"),
         (OpenAIChat, "m", "https://h/d?api-version=1#x", "https://h/d/chat/completions?api-version=1"),
-        (
-            GeminiChat,
-            "m",
-            None,
-            "https://generativelanguage.googleapis.com/v1beta/models/m:streamGenerateContent?alt=sse",
-        ),
+        (GeminiChat, "m", None, f"{GOOGLE}/models/m:streamGenerateContent?alt=sse"),
         (GeminiChat, "tunedModels/m", "http://h", "http://h/tunedModels/m:streamGenerateContent?alt=sse"),
         (GeminiChat, "models/../a?b", "http://h", "http://h/models/..%2Fa%3Fb:streamGenerateContent?alt=sse"),
         (GeminiChat, "a/b", "http://h?alt=sse", "http://h/models/a%2Fb:streamGenerateContent?alt=sse"),

@@ -25,6 +25,7 @@ from tests.fuzz.running import Finding, TooLong, shrink, try_out
 from tests.fuzz.target import Input, Target, seed
 from tests.fuzz.targets import TARGETS, choose
 from tests.parsing.faults import a_failed_candidate_is_late, a_marker_is_shown, pending_text_is_lost
+from tests.support.patching import before
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -43,48 +44,28 @@ def the_last_frame_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 def a_source_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
     """Keep each chunk until the stream ends."""
-    take = FrameAdapter.take
-
-    def keep(adapter: FrameAdapter, item: object) -> Any:
-        adapter.__dict__.setdefault("read", []).append(item)
-        return take(adapter, item)
-
-    patch.setattr(FrameAdapter, "take", keep)
+    before(patch, FrameAdapter, "take", lambda adapter, item: adapter.__dict__.setdefault("read", []).append(item))
 
 
 def a_source_ends_twice(patch: pytest.MonkeyPatch) -> None:
     """Report the end of the transport twice."""
-    close = FrameAdapter.close
-
-    def close_again(adapter: FrameAdapter, cause: str | None = None) -> Any:
-        adapter._over = False
-        return close(adapter, cause)
-
-    patch.setattr(FrameAdapter, "close", close_again)
+    before(patch, FrameAdapter, "close", lambda adapter, cause=None: setattr(adapter, "_over", False))
 
 
 def a_parser_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
     """Keep each delta until the text ends."""
-    feed = Parser.feed
-
-    def keep(parser: Parser, delta: str) -> list[UIEvent]:
-        parser.__dict__.setdefault("read", []).append(delta)
-        return feed(parser, delta)
-
-    patch.setattr(Parser, "feed", keep)
+    before(patch, Parser, "feed", lambda parser, delta: parser.__dict__.setdefault("read", []).append(delta))
 
 
 def a_parser_reads_again(patch: pytest.MonkeyPatch) -> None:
     """Read the whole text again with each delta."""
-    feed = Parser.feed
 
-    def look_back(parser: Parser, delta: str) -> list[UIEvent]:
+    def look_back(parser: Parser, delta: str) -> None:
         kept = parser.__dict__
         kept["read"] = kept.get("read", "") + delta
         well_formed(kept["read"])
-        return feed(parser, delta)
 
-    patch.setattr(Parser, "feed", look_back)
+    before(patch, Parser, "feed", look_back)
 
 
 def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
@@ -133,7 +114,7 @@ def a_file_of_bytes(patch: pytest.MonkeyPatch) -> None:
         try:
             return read_head(lines, line)
         except RecordingError as error:
-            if "binary" in str(error):
+            if "is not a recording" in str(error):
                 raise UnicodeError(str(error)) from None
             raise
 

@@ -35,6 +35,7 @@ from tests.fuzz.growth import LONG, MANY, Grammar, Step, hold
 from tests.fuzz.points import Points, measure
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.targets.growth import GRAMMARS
+from tests.support.patching import after, before
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 _NO_BOUND = Limits(calls=10**6)
@@ -42,37 +43,31 @@ _NO_BOUND = Limits(calls=10**6)
 
 def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     """With each call that an item of a client adds to a turn."""
-    add = TurnDraft.add_call
 
-    def copy(said: TurnDraft, *given: Any, **options: Any) -> None:
-        add(said, *given, **options)
+    def copy(said: TurnDraft, *_: Any, **options: Any) -> None:
         said.parts = [each for each in said.parts if each is not None]
 
-    patch.setattr(TurnDraft, "add_call", copy)
+    after(patch, TurnDraft, "add_call", copy)
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
     """With each later result of a turn."""
-    add = HistoryReader.add_native_result
 
-    def copy(reader: HistoryReader, *given: Any, **options: Any) -> None:
-        add(reader, *given, **options)
+    def copy(reader: HistoryReader, *_: Any, **options: Any) -> None:
         reader._results = {end: [*results] for end, results in reader._results.items()}
 
-    patch.setattr(HistoryReader, "add_native_result", copy)
+    after(patch, HistoryReader, "add_native_result", copy)
 
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
     """With each text item of a turn."""
-    read = formats._read_assistant
 
     def join(message: Any, reader: HistoryReader) -> None:
-        read(message, reader)
         if reader.turn is not None:
             text = "\n".join(each.text for each in reader.turn.parts if isinstance(each, TextPart))
             reader.turn.parts = [TextPart(text)]
 
-    patch.setattr(formats, "_read_assistant", join)
+    after(patch, formats, "_read_assistant", join)
 
 
 def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
@@ -86,43 +81,30 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     """All pending calls, for a result with only the name of its tool."""
-    ask = HistoryReader._register_call
 
-    def gather_again(reader: HistoryReader, call: Any) -> Any:
-        registered = ask(reader, call)
+    def gather_again(reader: HistoryReader, call: Any) -> None:
         for name in reader._calls_by_name:
             reader._calls_by_name[name] = deque(
                 each for _, each in reader._waiting.values() if name in (None, each.name)
             )
-        return registered
 
-    patch.setattr(HistoryReader, "_register_call", gather_again)
+    after(patch, HistoryReader, "_register_call", gather_again)
 
 
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     """From the first number, for each further call with an id."""
-    ask = HistoryReader._register_call
-
-    def try_again(reader: HistoryReader, call: Any) -> Any:
-        reader._numbers = itertools.count(2)
-        return ask(reader, call)
-
-    patch.setattr(HistoryReader, "_register_call", try_again)
+    before(patch, HistoryReader, "_register_call", lambda reader, call: setattr(reader, "_numbers", itertools.count(2)))
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
     """Open calls are unlimited, and each stray entry searches them."""
-    begin, add = ChatCalls.__init__, ChatCalls._add
+    begin = ChatCalls.__init__
 
     def begin_without_bound(calls: ChatCalls, limits: Limits) -> None:
         begin(calls, _NO_BOUND)
 
-    def look_again(calls: ChatCalls, *given: Any) -> bool:
-        calls._all_faulty = False
-        return add(calls, *given)
-
     patch.setattr(ChatCalls, "__init__", begin_without_bound)
-    patch.setattr(ChatCalls, "_add", look_again)
+    before(patch, ChatCalls, "_add", lambda calls, *_: setattr(calls, "_all_faulty", False))
 
 
 def open_calls_are_read_again(patch: pytest.MonkeyPatch) -> None:
@@ -162,13 +144,11 @@ def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
 
 def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
     """With each end of a part, even without a text."""
-    settle = Responses._finish_part
 
     def copy(adapter: Responses, kind: str, refusal: bool, event: Any, events: list[SourceEvent]) -> None:
         adapter._item(event, kind).received.getvalue()
-        settle(adapter, kind, refusal, event, events)
 
-    patch.setattr(Responses, "_finish_part", copy)
+    before(patch, Responses, "_finish_part", copy)
 
 
 def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
@@ -189,15 +169,13 @@ def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
 
 def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
     """Among all items of a response, for each item that ends."""
-    close = ResponsesEncoder._close_item
 
-    def search(encoder: ResponsesEncoder, status: str = "completed") -> bytes:
+    def search(encoder: ResponsesEncoder, status: str = "completed") -> None:
         for each in encoder._response["output"]:
             if each is encoder._open_item:
                 break
-        return close(encoder, status)
 
-    patch.setattr(ResponsesEncoder, "_close_item", search)
+    before(patch, ResponsesEncoder, "_close_item", search)
 
 
 def texts_are_added(patch: pytest.MonkeyPatch) -> None:
@@ -226,16 +204,14 @@ def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:
     """With each part of a long text that the debugger explains."""
-    take = dissection._ModelText._cover
 
     def cut(written: dissection._ModelText, count: int, *what: Any) -> None:
         if written._covered:
             at, text = written._pending[0]
             written._pending[0] = at, text[written._covered :]
             written._covered = 0
-        take(written, count, *what)
 
-    patch.setattr(dissection._ModelText, "_cover", cut)
+    before(patch, dissection._ModelText, "_cover", cut)
 
 
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:

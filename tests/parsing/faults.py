@@ -18,6 +18,7 @@ from streamtools.parsing.bodies import keyword_calls, literals
 from streamtools.parsing.json_scanner import ScanState
 from streamtools.parsing.reader import Closing, Reader
 from streamtools.parsing.span import Span
+from tests.support.patching import before
 from tests.support.variants import KNOWN
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
@@ -142,13 +143,7 @@ def context_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
     """Each delta is read as the beginning of a line."""
-    feed = Parser.feed
-
-    def forget(parser: Parser, delta: str) -> list[UIEvent]:
-        parser._prose.markdown.end_line()
-        return feed(parser, delta)
-
-    patch.setattr(Parser, "feed", forget)
+    before(patch, Parser, "feed", lambda parser, delta: parser._prose.markdown.end_line())
 
 
 def braces_in_strings_are_counted(patch: pytest.MonkeyPatch) -> None:

@@ -61,14 +61,8 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
 
 async def test_a_run_with_an_open_call_is_pending() -> None:
     held = await run_chat(calls(SIGN, ("look", {})), tools=Bank().tools)
-    expected = [
-        "call n0",
-        "call n1",
-        "executing n1",
-        "executed n1: looked",
-        "done waiting: tool_calls (None), pending n0",
-    ]
-    assert expected == held.shown
+    ran = ["executing n1", "executed n1: looked"]
+    assert ["call n0", "call n1", *ran, "done waiting: tool_calls (None), pending n0"] == held.shown
     assert held.chat.suspension is not None
 
 
@@ -90,18 +84,17 @@ async def test_an_attended_run_waits_for_the_result() -> None:
     assert ['{"pages":2}', "looked"] == told(held)
 
 
+WRONG_TYPE = "does not match the declared return type"
+
+
 @together(
     ("decision", "code", "text"),
     [
-        pytest.param(
-            Answer({"pages": "two"}), "tool_output", "does not match the declared return type", id="another type"
-        ),
-        pytest.param(Answer(None), "tool_output", "does not match the declared return type", id="nothing"),
-        pytest.param(
-            Answer({"pages": object()}), "tool_output", "does not match the declared return type", id="no JSON"
-        ),
-        pytest.param(Answer(error="no pen"), "tool_failed", "no pen", id="it failed"),
-        pytest.param(Deny("not mine"), "tool_denied", "was denied: not mine", id="refused"),
+        (Answer({"pages": "two"}), "tool_output", WRONG_TYPE),
+        (Answer(None), "tool_output", WRONG_TYPE),
+        (Answer({"pages": object()}), "tool_output", WRONG_TYPE),
+        (Answer(error="no pen"), "tool_failed", "no pen"),
+        (Deny("not mine"), "tool_denied", "was denied: not mine"),
     ],
 )
 async def test_an_invalid_result_is_an_error_for_the_model(decision: Any, code: str, text: str) -> None:

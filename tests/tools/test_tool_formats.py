@@ -49,6 +49,12 @@ INLINE = {"type": "object", "properties": {"place": PLACE, "unit": UNIT}, "requi
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 SAID = {"name": "weather", "description": "Tell the weather. At length."}
 
+FORECAST = {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]}
+GEMINI = [{**SAID, "parametersJsonSchema": SCHEMA}, {"name": "now", "parametersJsonSchema": NOTHING}]
+LISTED = [
+    {"name": "place", "type": "object", "description": "", "isRequired": True, "schema": PLACE},
+    {"name": "unit", "type": "string", "description": "", "isRequired": False, "schema": UNIT},
+]
 DEFINITIONS: dict[str, list[Any]] = {
     "openai": [
         {"type": "function", "function": {**SAID, "parameters": SHOWN}},
@@ -62,14 +68,7 @@ DEFINITIONS: dict[str, list[Any]] = {
         {**SAID, "input_schema": SCHEMA, "input_examples": EXAMPLES},
         {"name": "now", "input_schema": NOTHING},
     ],
-    "gemini": [
-        {
-            "functionDeclarations": [
-                {**SAID, "parametersJsonSchema": SCHEMA},
-                {"name": "now", "parametersJsonSchema": NOTHING},
-            ]
-        }
-    ],
+    "gemini": [{"functionDeclarations": GEMINI}],
     "ollama": [
         {"type": "function", "function": {**SAID, "parameters": INLINE}},
         {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
@@ -78,24 +77,8 @@ DEFINITIONS: dict[str, list[Any]] = {
         {"toolSpec": {**SAID, "inputSchema": {"json": SCHEMA}}},
         {"toolSpec": {"name": "now", "inputSchema": {"json": NOTHING}}},
     ],
-    "mcp": [
-        {
-            **SAID,
-            "inputSchema": SHOWN,
-            "outputSchema": {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]},
-        },
-        {"name": "now", "inputSchema": NOTHING},
-    ],
-    "tool_clients": [
-        {
-            **SAID,
-            "parameters": [
-                {"name": "place", "type": "object", "description": "", "isRequired": True, "schema": PLACE},
-                {"name": "unit", "type": "string", "description": "", "isRequired": False, "schema": UNIT},
-            ],
-        },
-        {"name": "now", "description": "", "parameters": []},
-    ],
+    "mcp": [{**SAID, "inputSchema": SHOWN, "outputSchema": FORECAST}, {"name": "now", "inputSchema": NOTHING}],
+    "tool_clients": [{**SAID, "parameters": LISTED}, {"name": "now", "description": "", "parameters": []}],
 }
 
 
@@ -130,13 +113,7 @@ def test_a_parameter_name_that_anthropic_refuses() -> None:
 
 
 SEED: list[dict[str, Any]] = [
-    {
-        "name": "city",
-        "type": "string",
-        "description": "Where.",
-        "isRequired": True,
-        "schema": {"type": "string", "$schema": "https://json-schema.org/draft/2020-12/schema"},
-    },
+    {"name": "city", "type": "string", "description": "Where.", "isRequired": True, "schema": {"$schema": "x"}},
     {"name": "tags", "type": "array", "description": "", "isRequired": False, "schema": {"type": "array"}},
     {"name": "unit", "type": "string", "isRequired": False, "schema": {"enum": ["c", "f"]}},
     {"name": "when"},

@@ -18,26 +18,27 @@ def test_a_signature_has_its_schema(tool: Tool, schema: Schema) -> None:
     assert schema == tool.parameters
 
 
+ARRAY: Schema = {"type": "array"}
+OF_ANY: Schema = {"type": "array", "items": {}}
+TEXT: Schema = {"type": "string"}
+VALUES: Schema = {"default": ARRAY, "enum": [ARRAY], "examples": [ARRAY]}
+A: Schema = {"$ref": "#/$defs/A"}
+
+
 @together(
     ("schema", "completed"),
     [
-        ({"type": "array"}, {"type": "array", "items": {}}),
+        (ARRAY, OF_ANY),
         ({"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}),
-        ({"type": "array", "items": {"type": "array"}}, {"type": "array", "items": {"type": "array", "items": {}}}),
-        ({"anyOf": [{"type": "array"}, True]}, {"anyOf": [{"type": "array", "items": {}}, True]}),
+        (ARRAY | {"items": ARRAY}, ARRAY | {"items": OF_ANY}),
+        ({"anyOf": [ARRAY, True]}, {"anyOf": [OF_ANY, True]}),
+        ({"properties": {"items": ARRAY, "type": TEXT}}, {"properties": {"items": OF_ANY, "type": TEXT}}),
         (
-            {"properties": {"items": {"type": "array"}, "type": {"type": "string"}}},
-            {"properties": {"items": {"type": "array", "items": {}}, "type": {"type": "string"}}},
+            {"additionalProperties": ARRAY, "$defs": {"A": ARRAY}},
+            {"additionalProperties": OF_ANY, "$defs": {"A": OF_ANY}},
         ),
-        (
-            {"additionalProperties": {"type": "array"}, "$defs": {"A": {"type": "array"}}},
-            {"additionalProperties": {"type": "array", "items": {}}, "$defs": {"A": {"type": "array", "items": {}}}},
-        ),
-        (
-            {"default": {"type": "array"}, "enum": [{"type": "array"}], "examples": [{"type": "array"}]},
-            {"default": {"type": "array"}, "enum": [{"type": "array"}], "examples": [{"type": "array"}]},
-        ),
-        ({"items": [{"type": "array"}]}, {"items": [{"type": "array", "items": {}}]}),
+        (VALUES, VALUES),
+        ({"items": [ARRAY]}, {"items": [OF_ANY]}),
         ({"properties": True, "items": True}, {"properties": True, "items": True}),
     ],
 )
@@ -75,10 +76,7 @@ def test_a_schema_is_copied() -> None:
     ("schema", "written_out"),
     [
         ({"a": 1}, {"a": 1}),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/A", "description": "x"}}, "$defs": {"A": {"type": "string"}}},
-            {"properties": {"a": {"type": "string", "description": "x"}}},
-        ),
+        ({"items": A | {"description": "x"}, "$defs": {"A": TEXT}}, {"items": TEXT | {"description": "x"}}),
         (
             {
                 "properties": {"a": {"$ref": "#/definitions/A"}},
@@ -86,16 +84,10 @@ def test_a_schema_is_copied() -> None:
             },
             {"properties": {"a": {"items": {"type": "null"}}}},
         ),
-        (
-            {"items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"title": "A", "items": {"$ref": "#/$defs/A"}}}},
-            {"items": {"title": "A", "items": {}}},
-        ),
+        ({"items": A, "$defs": {"A": {"title": "A", "items": A}}}, {"items": {"title": "A", "items": {}}}),
         ({"items": {"$ref": "https://example.com"}}, {"items": {}}),
-        ({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": True}}, {"items": {}}),
-        (
-            {"items": {"$ref": "#/$defs/A", "items": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "array"}}},
-            {"items": {"type": "array", "items": {"type": "array"}}},
-        ),
+        ({"items": A, "$defs": {"A": True}}, {"items": {}}),
+        ({"items": A | {"items": A}, "$defs": {"A": ARRAY}}, {"items": ARRAY | {"items": ARRAY}}),
     ],
 )
 def test_references_are_inlined(schema: Schema, written_out: Schema) -> None:

@@ -161,7 +161,7 @@ def _server(parts: list[Any]) -> ToolRegistry:
     return registry
 
 
-def _use(read: Callable[[list[Any]], ToolRegistry], use: Callable[[ToolRegistry], None], parts: list[Any]) -> None:
+def _use(read: Callable[[list[Any]], ToolRegistry], use: Callable[[ToolRegistry], object], parts: list[Any]) -> None:
     use(read(parts))
 
 
@@ -169,18 +169,6 @@ def _define(registry: ToolRegistry) -> None:
     for format in ("anthropic", "ollama", "tool_clients", "compact"):
         with contextlib.suppress(ValueError):
             registry.definitions(format)
-
-
-def _prompt(registry: ToolRegistry) -> None:
-    augment_system_prompt("Hi.", registry)
-
-
-def _compact_prompt(registry: ToolRegistry) -> None:
-    augment_system_prompt("Hi.", registry, compact=True)
-
-
-def _few_shot(registry: ToolRegistry) -> None:
-    few_shot("tilde_fence", registry)
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:
@@ -236,7 +224,12 @@ _TOOLS = [
     {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
     {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
 ]
-_USES = (_define, _prompt, _compact_prompt, _few_shot)
+_USES: tuple[Callable[[ToolRegistry], object], ...] = (
+    _define,
+    partial(augment_system_prompt, "Hi."),
+    partial(augment_system_prompt, "Hi.", compact=True),
+    partial(few_shot, "tilde_fence"),
+)
 _SHAPES: tuple[Callable[[list[Any]], object], ...] = (
     lambda parts: parts,
     lambda parts: {"output": parts},
@@ -249,6 +242,10 @@ _BODIES: tuple[Callable[[list[Any]], str], ...] = (
     lambda parts: json.dumps({"token": "".join(parts)}),
     lambda parts: "a=" + "".join(parts),
 )
+_MATCHED = ("a", "b", "aab", "sk-", "@a.", "4111 ", "https://", "[1]")
+_MARKERS = ("###:{", "<think>", "</think>", "`", "\n", LONG)
+_SECRETS = ("sk-", "tulip", "tul", "a", "Bearer ")
+_SEPARATORS = ('"', "\\u0041", "%20", "=", "&", ";", ",", " ", "\n")
 
 _GRAMMARS: dict[str, Grammar] = {
     "machine": Grammar(EVENTS, [_machine, _machine_of_text], made=_source_events),
@@ -262,25 +259,7 @@ _GRAMMARS: dict[str, Grammar] = {
     "schema": Grammar(SCHEMAS, [partial(_use, _schema, use) for use in _USES]),
     "server": Grammar(_TOOLS, [partial(_use, _server, use) for use in _USES]),
     "rules": Grammar(
-        [
-            *(
-                "a",
-                "b",
-                "aab",
-                "sk-",
-                "@a.",
-                "4111 ",
-                "https://",
-                "[1]",
-                "###:{",
-                "<think>",
-                "</think>",
-                "`",
-                "\n",
-                LONG,
-            ),
-            '###:{"name": "f", "arguments": {"a": "aab"}}',
-        ],
+        [*_MATCHED, *_MARKERS, '###:{"name": "f", "arguments": {"a": "aab"}}'],
         [partial(_text, ("hash_marker",), size, text_rules=RULES, trim=size > 8) for size in (1, 8, 10**9)],
         made=_met,
     ),
@@ -289,26 +268,7 @@ _GRAMMARS: dict[str, Grammar] = {
         [*(partial(guards.use, what, size) for what in guards.USES for size in (1, 8, 10**9))],
     ),
     "redaction": Grammar(
-        [
-            *(
-                *PLANTED[:6],
-                "sk-",
-                "tulip",
-                "tul",
-                '"',
-                "\\u0041",
-                "%20",
-                "=",
-                "&",
-                ";",
-                ",",
-                " ",
-                "\n",
-                "a",
-                "Bearer ",
-            ),
-            'data: {"choices":[{"delta":{"content":"sk-aaaa"}}]}\n\n',
-        ],
+        [*PLANTED[:6], *_SECRETS, *_SEPARATORS, 'data: {"choices":[{"delta":{"content":"sk-aaaa"}}]}\n\n'],
         [_scrub, _redact, _redact_headers, *(partial(_redact_body, body) for body in _BODIES)],
     ),
 }
