@@ -59,14 +59,9 @@ def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, 
 PARIS_CALL = calls(("weather", PARIS))
 ANSWER = "It is 21 °C."
 IN_TEXT = '~~~tool_call\n{"name":"weather","arguments":{"city":"Paris"}}\n~~~\n'
+FUNCTION = {"name": "weather", "arguments": '{"city":"Paris"}'}
 CALLED: list[dict[str, Any]] = [
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "n0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Paris"}'}}
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "n0", "type": "function", "function": FUNCTION}]},
     {"role": "tool", "tool_call_id": "n0", "content": '{"celsius":21}'},
 ]
 

@@ -111,16 +111,10 @@ WANTED: dict[str, list[tuple[str, Any]]] = {
     "another tool": [("clock", {})],
     "a tool that does not exist": [("nope", {})],
 }
-ENDS: dict[str, dict[str, str]] = {  # the end under each tool choice
-    "auto": {"no call": "answer", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "answer"},
-    "required": {"no call": "failed", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "failed"},
-    "weather": {
-        "no call": "failed",
-        "one call": "1",
-        "two calls": "failed",
-        "another tool": "failed",
-        "a tool": "failed",
-    },
+ENDS: dict[str, list[str]] = {  # the end after each of these decisions, under each tool choice
+    "auto": ["answer", "1", "2", "1", "answer"],
+    "required": ["failed", "1", "2", "1", "failed"],
+    "weather": ["failed", "1", "failed", "failed", "failed"],
 }
 
 
@@ -128,17 +122,12 @@ ENDS: dict[str, dict[str, str]] = {  # the end under each tool choice
 @together("choice", ENDS)
 async def test_decisions_must_satisfy_the_tool_choice(choice: str, wanted: str) -> None:
     """Otherwise no call runs. Both requests contain the tool choice."""
-    expected = ENDS[choice][wanted if wanted in ENDS[choice] else "a tool"]
+    expected = dict(zip(WANTED, ENDS[choice], strict=True))[wanted]
     answers = [says("One."), decides(*WANTED[wanted]), *([says("Two.")] if expected == "answer" else [])]
     talked = await talk(*answers, emulation=FALLBACK, tool_choice=choice, execute="never")
 
-    named = {"type": "function", "function": {"name": "weather"}}
-    sent: dict[str, dict[str, Any]] = {
-        "auto": {},
-        "required": {"tool_choice": "required"},
-        "weather": {"tool_choice": named},
-    }
-    bodies = [FIRST | sent[choice], asked(question(choice), QUESTION), LAST]
+    named = choice if choice == "required" else {"type": "function", "function": {"name": "weather"}}
+    bodies = [FIRST | ({} if choice == "auto" else {"tool_choice": named}), asked(question(choice), QUESTION), LAST]
     assert bodies[: len(answers)] == talked.bodies
     end = done(talked)
     if expected == "answer":

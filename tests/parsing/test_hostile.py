@@ -166,20 +166,8 @@ def test_an_endless_text_is_stored_once() -> None:
     assert held < 45 * count  # the pieces alone take 63
 
 
-OPENERS = [
-    "###:",
-    '###:{"',
-    "~~~tool_call\n",
-    "~~~tool_call\n{",
-    "<think>",
-    "#",
-    "~",
-    "`",
-    "```\n",
-    "\n> ",
-    "###result a: {",
-    "\\",
-]
+CALLS = ("###:", '###:{"', "~~~tool_call\n", "~~~tool_call\n{", "###result a: {")
+OPENERS = [*CALLS, "<think>", *"#~`\\", "```\n", "\n> "]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=ascii)

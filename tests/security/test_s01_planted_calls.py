@@ -313,18 +313,9 @@ async def test_a_quotation_that_the_provider_refuses_does_not_run(flag: bool | N
     with cases() as case:
         for dialect in [*DIALECTS.values()][[True, False, None].index(flag) % share :: share]:
             planted = dialect.write_call("pay", ANN)
-            bank, model = (
-                Bank(requires_approval=False),
-                Refused(
-                    partial(inner, planted=planted),
-                    calls(("read", {})),
-                    "",
-                    "Done.",
-                    "Done.",
-                    then=(),
-                    native_tool_calls=flag,
-                ),
-            )
+            script = [calls(("read", {})), "", "Done.", "Done."]
+            model = Refused(partial(inner, planted=planted), *script, then=(), native_tool_calls=flag)
+            bank = Bank(requires_approval=False)
             tools = ToolRegistry(Tool(sources_of(planted)["a page"], name="read"), bank.tools)
             with case(dialect.id):
                 await chat(model, ASKED, tools=tools)
@@ -470,10 +461,8 @@ async def test_text_that_a_rule_shortens_is_no_call(breaks: bool, share: int) ->
     tried, look = 0, f"\n{DIALECTS['tilde_fence'].write_call('look', {})}"
     with cases() as case:
         for dialect in [*DIALECTS.values()][breaks::share]:
-            call, enabled = (
-                dialect.write_call("pay", ANN),
-                list({each.id: each for each in (DIALECTS["tilde_fence"], dialect)}.values()),
-            )
+            call, first = dialect.write_call("pay", ANN), DIALECTS["tilde_fence"]
+            enabled = list({each.id: each for each in (first, dialect)}.values())
             for at in range(1, 9):
                 planted = f"So:\n{call[:at]}[1]{call[at:]}"
                 bank = Bank(requires_approval=False)

@@ -431,16 +431,8 @@ def test_a_file_with_other_tables_is_refused(path: Path) -> None:
 
 # A finished response.
 
-ANSWER = {
-    "choices": [
-        {
-            "message": {
-                "tool_calls": [{"id": "n0", "type": "function", "function": {"name": "pay", "arguments": ANN}}]
-            },
-            "finish_reason": "tool_calls",
-        }
-    ]
-}
+PAID = {"id": "n0", "type": "function", "function": {"name": "pay", "arguments": ANN}}
+ANSWER = {"choices": [{"message": {"tool_calls": [PAID]}, "finish_reason": "tool_calls"}]}
 
 
 async def test_a_finished_response_runs_once(ledger: CallLedger) -> None:

@@ -112,14 +112,8 @@ def _responses() -> Provider:
 
     def response(status: str, **fields: Any) -> dict[str, Any]:
         head = {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m", "error": None}
-        asked: dict[str, Any] = {
-            "instructions": None,
-            "metadata": {},
-            "parallel_tool_calls": True,
-            "temperature": 1.0,
-            "top_p": 1.0,
-        }
-        asked |= {"tool_choice": "auto", "tools": []}
+        asked: dict[str, Any] = {"instructions": None, "metadata": {}, "parallel_tool_calls": True}
+        asked |= {"temperature": 1.0, "top_p": 1.0, "tool_choice": "auto", "tools": []}
         return {**head, **asked, "incomplete_details": None, "output": [], "usage": None, **fields}
 
     summary = {"type": "summary_text", "text": REASONING}
@@ -164,11 +158,8 @@ def _responses() -> Provider:
         ]
     finished = response("completed", output=[thought, message, *calls], usage=usage)
     frames.append(event("response.completed", response=finished))
-    trouble = [
-        _sse(
-            {"type": "error", "sequence_number": 99, "code": "overloaded", "message": TOO_MUCH, "param": None}, "error"
-        )
-    ]
+    error = {"type": "error", "sequence_number": 99, "code": "overloaded", "message": TOO_MUCH, "param": None}
+    trouble = [_sse(error, "error")]
     return Provider("responses", "text/event-stream", frames, len(frames), len(frames), trouble, finished)
 
 
@@ -212,11 +203,8 @@ def _anthropic() -> Provider:
         ]
     end = {"stop_reason": "tool_use", "stop_sequence": None}
     frames += [event("message_delta", delta=end, usage=usage), event("message_stop")]
-    content = [
-        {"type": "thinking", "thinking": REASONING, "signature": "c2ln"},
-        {"type": "text", "text": TEXT},
-        *blocks,
-    ]
+    thought = {"type": "thinking", "thinking": REASONING, "signature": "c2ln"}
+    content = [thought, {"type": "text", "text": TEXT}, *blocks]
     finished = {**head, "content": content, "stop_reason": "tool_use", "usage": usage}
     trouble = [event("error", error={"type": "overloaded_error", "message": TOO_MUCH})]
     return Provider("anthropic", "text/event-stream", frames, len(frames), len(frames), trouble, finished)
@@ -406,10 +394,8 @@ def _cohere() -> Provider:
             *(event("tool-call-delta", index, tool_calls={"function": {"arguments": half}}) for half in halves),
             event("tool-call-end", index),
         ]
-    usage = {
-        "billed_units": {"input_tokens": 9, "output_tokens": 9},
-        "tokens": {"input_tokens": 20, "output_tokens": 30},
-    }
+    billed, tokens = {"input_tokens": 9, "output_tokens": 9}, {"input_tokens": 20, "output_tokens": 30}
+    usage = {"billed_units": billed, "tokens": tokens}
     end = {"finish_reason": "TOOL_CALL", "usage": usage}
     frames += [_sse({"type": "message-end", "delta": end}, "message-end"), _sse("[DONE]")]
     error = {"finish_reason": "ERROR", "error": TOO_MUCH}
@@ -417,16 +403,8 @@ def _cohere() -> Provider:
     return Provider("cohere", "text/event-stream", frames, len(frames) - 1, len(frames) - 1, trouble, {})
 
 
-PROVIDERS: Sequence[Provider] = (
-    _openai(),
-    _responses(),
-    _anthropic(),
-    _gemini(),
-    _ollama(),
-    _ai_sdk(),
-    _latitude(),
-    _bedrock(),
-    _cohere(),
+PROVIDERS: Sequence[Provider] = tuple(
+    make() for make in (_openai, _responses, _anthropic, _gemini, _ollama, _ai_sdk, _latitude, _bedrock, _cohere)
 )
 NAMES = [provider.adapter for provider in PROVIDERS]
 BY_NAME = dict(zip(NAMES, PROVIDERS, strict=True))

@@ -18,15 +18,11 @@ FORCED_BY: dict[str, Any] = {
 FOR_ANTHROPIC = {"parallel_tool_calls": ("tool_choice", {"type": "auto", "disable_parallel_tool_use": True}),
                  "tool_choice": ("tool_choice", {"type": "none"})}  # fmt: skip
 ARGUMENTS = '{"city": "Bern"}'
+CALLED = {"id": "call_text_9", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
+USED = {"type": "tool_use", "id": "call_text_9", "name": "get_weather", "input": {"city": "Bern"}}
 FOLLOWING: dict[str, list[Any]] = {
     "openai": [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "call_text_9", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
-            ],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [CALLED]},
         {"role": "tool", "tool_call_id": "call_text_9", "content": "Sunny."},
     ],
     "responses": [
@@ -34,10 +30,7 @@ FOLLOWING: dict[str, list[Any]] = {
         {"type": "function_call_output", "call_id": "call_text_9", "output": "Sunny."},
     ],
     "anthropic": [
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "call_text_9", "name": "get_weather", "input": {"city": "Bern"}}],
-        },
+        {"role": "assistant", "content": [USED]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_text_9", "content": "Sunny."}]},
     ],
 }
@@ -79,56 +72,49 @@ class Scene(NamedTuple):
         return whole(self.text, self.finish, reasoning=self.reasoning)
 
 
+UNREADABLE = Collected("So.", "", [], None, "the model wrote a call that cannot be read")
+
+
+def called(*calls: tuple[str, str, Any], text: str = "", reasoning: str = "") -> Collected:
+    """Return a message with these calls, or with one of `WEATHER`."""
+    return Collected(text, reasoning, [*calls] or [WEATHER], "tool_calls")
+
+
+def said(text: str) -> Collected:
+    return Collected(text, "", [], "stop")
+
+
 SCENES = {
-    "one call": Scene(f"I look.\n\n{CALL}\n", Collected("I look.", "", [WEATHER], "tool_calls")),
+    "one call": Scene(f"I look.\n\n{CALL}\n", called(text="I look.")),
     "parallel calls": Scene(
         f'{CALL}\n~~~tool_call\n{{"name": "get_time", "arguments": {{"city": "Bern"}}}}\n~~~\n',
-        Collected("", "", [WEATHER, ("call_text_2", "get_time", {"city": "Bern"})], "tool_calls"),
+        called(WEATHER, ("call_text_2", "get_time", {"city": "Bern"})),
     ),
-    "no call": Scene("It is `~~~`\n\ndata: {.", Collected("It is `~~~`\n\ndata: {.", "", [], "stop")),
+    "no call": Scene("It is `~~~`\n\ndata: {.", said("It is `~~~`\n\ndata: {.")),
     "nested and Unicode arguments": Scene(
         f"~~~tool_call\n{json.dumps({'name': 'get_weather', 'arguments': DEEP})}\n~~~",
-        Collected("", "", [("call_text_1", "get_weather", DEEP)], "tool_calls"),
+        called(("call_text_1", "get_weather", DEEP)),
     ),
-    "no arguments": Scene(
-        '~~~tool_call\n{"name": "get_time"}\n~~~', Collected("", "", [("call_text_1", "get_time", {})], "tool_calls")
-    ),
-    "reasoning, then a call": Scene(
-        f"<think>Where?</think>\n\n{CALL}", Collected("", "Where?", [WEATHER], "tool_calls")
-    ),
-    "reasoning of the server's": Scene(
-        f"So.\n{CALL}", Collected("So.", "Hm.", [WEATHER], "tool_calls"), reasoning="Hm."
-    ),
+    "no arguments": Scene('~~~tool_call\n{"name": "get_time"}\n~~~', called(("call_text_1", "get_time", {}))),
+    "reasoning, then a call": Scene(f"<think>Where?</think>\n\n{CALL}", called(reasoning="Where?")),
+    "reasoning of the server's": Scene(f"So.\n{CALL}", called(text="So.", reasoning="Hm."), reasoning="Hm."),
     "an unknown tool": Scene(
-        '~~~tool_call\n{"name": "fly", "arguments": {"to": 1}}\n~~~',
-        Collected("", "", [("call_text_1", "fly", {"to": 1})], "tool_calls"),
+        '~~~tool_call\n{"name": "fly", "arguments": {"to": 1}}\n~~~', called(("call_text_1", "fly", {"to": 1}))
     ),
     "a cut answer": Scene("It is sun", Collected("It is sun", "", [], "length"), finish="length"),
     "a malformed call as text": Scene(
-        "So.\n~~~tool_call\n{oops\n~~~\n",
-        Collected("So.\n~~~tool_call\n{oops\n~~~\n", "", [], "stop"),
-        options={"on_malformed": "text"},
+        "So.\n~~~tool_call\n{oops\n~~~\n", said("So.\n~~~tool_call\n{oops\n~~~\n"), options={"on_malformed": "text"}
     ),
-    "one call at most": Scene(
-        f"{CALL}\n{CALL}", Collected("", "", [WEATHER], "tool_calls"), request={"parallel_tool_calls": False}
-    ),
+    "one call at most": Scene(f"{CALL}\n{CALL}", called(), request={"parallel_tool_calls": False}),
     "one call at most, and another that cannot be read": Scene(
-        f"{CALL}\n~~~tool_call\n{{oops}}\n~~~",
-        Collected("", "", [WEATHER], "tool_calls"),
-        request={"parallel_tool_calls": False},
+        f"{CALL}\n~~~tool_call\n{{oops}}\n~~~", called(), request={"parallel_tool_calls": False}
     ),
-    "no call wanted": Scene(f"So.\n{CALL}", Collected("So.\n", "", [], "stop"), request={"tool_choice": "none"}),
-    "a call that is forced": Scene(
-        CALL, Collected("", "", [WEATHER], "tool_calls"), request=MappingProxyType({"tool_choice": FORCED})
-    ),
-    "results that are followed up": Scene("It is sunny.", Collected("It is sunny.", "", [], "stop"), follows=True),
-    "a cut call": Scene(
-        'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zü',
-        Collected("So.", "", [], None, "the model wrote a call that cannot be read"),
-    ),
+    "no call wanted": Scene(f"So.\n{CALL}", said("So.\n"), request={"tool_choice": "none"}),
+    "a call that is forced": Scene(CALL, called(), request=MappingProxyType({"tool_choice": FORCED})),
+    "results that are followed up": Scene("It is sunny.", said("It is sunny."), follows=True),
+    "a cut call": Scene('So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zü', UNREADABLE),
     "a malformed call": Scene(
-        'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": oops}}\n~~~\n',
-        Collected("So.", "", [], None, "the model wrote a call that cannot be read"),
+        'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": oops}}\n~~~\n', UNREADABLE
     ),
 }
 
