@@ -7,18 +7,9 @@ from pathlib import Path
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.recording import ExchangeHead, RecordedRequest, Recording, shipped
-from streamtools.recording.files import RecordingWriter
-from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
-
-_BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
-
-
-def make_recording(*chunks: bytes, end: EndKind = "end", response: RecordedResponse | None = None) -> Recording:
-    """Return a recording of a response to `_BODY`."""
-    request = RecordedRequest(method="POST", url="https://example.org/v1/chat/completions", body=_BODY)
-    head = ExchangeHead(source="openai", title="Made up", request=request, response=response)
-    return Recording(head, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), StreamEnd(end, 9.0))
+from streamtools.recording import shipped
+from streamtools.recording.format import EndKind
+from tests.recording.exchanges import ask, request, write
 
 
 def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,18 +47,10 @@ def test_a_failed_answer_has_status_1(
 ) -> None:
     """The other answers are shown."""
     paths = {}
-    for name, kind in {"good": "end", "bad": "reset"}.items():
-        data = b'data: {"choices":[{"index":0,"delta":{"content":"Be"},"finish_reason":%b}]}\n\n'
-        recording = make_recording(
-            data % (b'"stop"' if kind == "end" else b"null"), end="end" if kind == "end" else "reset"
-        )
-        request = RecordedRequest(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
-        paths[name] = tmp_path / name
-        with paths[name].open("wb") as file:
-            writer = RecordingWriter(file, ExchangeHead(source="openai", request=request))
-            for at, data in recording.chunks:
-                writer.chunk(data, at)
-            writer.end("end" if kind == "end" else "reset", 9.0)
+    ends: dict[str, tuple[EndKind, bytes]] = {"good": ("end", b'"stop"'), "bad": ("reset", b"null")}
+    for name, (end, finish) in ends.items():
+        data = b'data: {"choices":[{"index":0,"delta":{"content":"Be"},"finish_reason":%b}]}\n\n' % finish
+        paths[name] = write(tmp_path / name, (request(ask("Why?", user=name)), [data]), end=end, response=None)
     monkeypatch.setattr("streamtools.apps.cli.demo.shipped", lambda: paths)
     monkeypatch.setattr("streamtools.apps.cli.demo.FEATURED", ("bad", "good"))
     assert 1 == main(["demo", "--speed", "0"])

@@ -17,9 +17,9 @@ from streamtools import coalesce, replay
 from streamtools.apps.cli import main
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.events import UIEvent, read_ui_event
-from streamtools.recording import ExchangeHead, shipped
-from streamtools.recording.files import RecordingWriter
+from streamtools.recording import shipped
 from streamtools.recording.format import EndKind
+from tests.recording.exchanges import write
 from tests.support.command import run
 
 _SHIPPED = shipped()
@@ -39,16 +39,6 @@ def save(folder: Path, data: bytes, name: str = "capture.sse") -> str:
     """Write `data` to a file, and return its name."""
     path = folder / name
     path.write_bytes(data)
-    return str(path)
-
-
-def save_recording(folder: Path, data: bytes, kind: EndKind) -> str:
-    """Write a recording whose response has this end, and return its name."""
-    path = folder / "stream.jsonl"
-    with path.open("wb") as file:
-        writer = RecordingWriter(file, ExchangeHead(source="openai"))
-        writer.chunk(data, 1.0)
-        writer.end(kind, 2.0)
     return str(path)
 
 
@@ -171,7 +161,7 @@ def test_a_broken_connection_has_status_1(
     kind: EndKind, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The cause is written to standard error only."""
-    name = save_recording(tmp_path, sse("Hel", finish=None), kind)
+    name = str(write(tmp_path / "stream.jsonl", (None, [sse("Hel", finish=None)]), end=kind, response=None))
     assert 1 == main(["replay", name, "--speed", "0"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"streamtools: {name}: the stream failed: ")

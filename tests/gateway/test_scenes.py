@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import httpx
 import pytest
 
-from streamtools.gateway import Rewrite, ToolCallTransport
-from streamtools.gateway.service import app
+from streamtools.gateway import Rewrite
+from tests.gateway.test_service import PATHS
+from tests.gateway.test_waiting import client_of
 from tests.support.gateway import CLIENTS, Collected, collect
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.scenes import SCENES, Scene, normal
 
 pytestmark = [pytest.mark.anyio]
-
-PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
 
 
 def loopback(scene: Scene, *, streamed: bool) -> Loopback:
@@ -27,24 +22,10 @@ def loopback(scene: Scene, *, streamed: bool) -> Loopback:
     return Loopback(pieces, declared="text/event-stream" if streamed else "application/json")
 
 
-@asynccontextmanager
-async def way_to(upstream: str, way: str, scene: Scene) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client that calls the upstream through the transport or the gateway."""
-    rewrite = Rewrite(**scene.options)
-    if way == "gateway":
-        application = app(f"{upstream}v1", rewrite=rewrite)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
-            yield client
-        return
-    async with httpx.AsyncClient(
-        transport=ToolCallTransport(rewrite=rewrite), base_url=upstream, trust_env=False
-    ) as client:
-        yield client
-
-
 async def see(way: str, client: str, scene: Scene, *, streamed: bool) -> Collected:
     """Return the answer of a scene as its client collects it."""
-    async with loopback(scene, streamed=streamed) as upstream, way_to(upstream.url, way, scene) as http:
+    rewrite = Rewrite(**scene.options)
+    async with loopback(scene, streamed=streamed) as upstream, client_of(way, upstream.url, rewrite) as http:
         response = await http.post(PATHS[client], json=scene.asked(client, streamed=streamed))
     return normal(collect(client, response.content), streamed=streamed)
 

@@ -75,6 +75,7 @@ def chat(*deltas: dict[str, Any], finish: str = "tool_calls") -> Values:
 
 CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 SAID = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+DETAIL = {"type": "reasoning.text", "index": 0, "format": "x"}
 QUOTE = {"type": "char_location", "cited_text": "c"}
 CALLER = {"type": "code_execution_20250825", "tool_id": "srv"}
 SEARCHED = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search", "query": "x"}}
@@ -176,14 +177,8 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
     "reasoning, and its details piece by piece": (
         "openai",
         chat(
-            {
-                "reasoning": "H",
-                "reasoning_details": [{"type": "reasoning.text", "text": "H", "index": 0, "format": "x"}],
-            },
-            {
-                "reasoning": "m",
-                "reasoning_details": [{"type": "reasoning.text", "text": "m", "index": 0, "format": "x"}],
-            },
+            {"reasoning": "H", "reasoning_details": [DETAIL | {"text": "H"}]},
+            {"reasoning": "m", "reasoning_details": [DETAIL | {"text": "m"}]},
             {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
             {"reasoning_details": [{"type": "reasoning.encrypted", "data": "d", "id": "r", "index": 1}]},
             {"tool_calls": [CALL]},
@@ -193,7 +188,7 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
             "tool_calls": [SAID],
             "reasoning": "Hm",
             "reasoning_details": [
-                {"type": "reasoning.text", "text": "Hm", "index": 0, "format": "x", "signature": "s"},
+                DETAIL | {"text": "Hm", "signature": "s"},
                 {"type": "reasoning.encrypted", "data": "d", "id": "r", "index": 1},
             ],
         },

@@ -22,7 +22,7 @@ from streamtools.events import (
     ToolCallStart,
     read_source_event,
 )
-from streamtools.sources import FrameAdapter
+from streamtools.sources import FrameAdapter, Source
 from tests.support.cuts import cut, usual_cuts
 
 Make = Callable[[], FrameAdapter]
@@ -62,6 +62,11 @@ def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
         replace(event, response_id=None, model=None) if isinstance(event, ProviderCompleted) else event
         for event in _events(make, chunks)
     ]
+
+
+async def collect(source: Source) -> list[SourceEvent]:
+    """Return the events of a source."""
+    return [event async for batch in source for event in batch]
 
 
 def response_identity(make: Make, *chunks: bytes) -> tuple[str | None, str | None]:

@@ -19,6 +19,7 @@ from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.sources.transport import MAX_BODY
 from streamtools.sources.wire_formats.latitude import Latitude
+from tests.sources.adapters import collect
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 
@@ -30,10 +31,6 @@ STREAM = [
     b"data: [DONE]\n\n",
 ]
 EVENTS = [TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")]
-
-
-async def collect(source: sources.Source) -> list[SourceEvent]:
-    return [event async for batch in source for event in batch]
 
 
 def lost(cause: str) -> SourceError:

@@ -59,10 +59,7 @@ STREAMS: dict[str, tuple[str, bytes]] = {
     "Latitude": ("latitude", event(LATITUDE, "provider-event")),
     "Latitude, in an envelope": ("latitude", event({"type": "provider-event", "data": LATITUDE})),
     "Latitude, through a proxy": ("latitude", event({"type": "event", "event": "provider-event", "data": LATITUDE})),
-    "OpenAI, behind comments and pings": (
-        "openai",
-        SILENCE + event(OPENAI),
-    ),
+    "OpenAI, behind comments and pings": ("openai", SILENCE + event(OPENAI)),
     "Ollama, behind an empty line": ("ollama", b"\n" + line(OLLAMA)),
     "Interactions": ("gemini", b"".join(event(each, each["event_type"]) for each in INTERACTION)),
     "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"delta": {"text": "Hi."}})),

@@ -77,7 +77,7 @@ def turn(
         text=text,
         tool_calls=calls,
         finish_reason=reason,  # type: ignore[arg-type]
-        raw_finish_reason=raw or reason,
+        raw_finish_reason=raw or reason.replace("_", "-"),
         usage=usage,
         ends_run=False,
     )
@@ -178,7 +178,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         ],
         [
             TextDelta("a"),
-            turn("a", "tool_calls", Usage(input=3, output=2, total=5), "tool-calls"),
+            turn("a", "tool_calls", Usage(input=3, output=2, total=5)),
             TextDelta("b"),
             turn("b", "other", Usage(input=3, output=2, total=5), "unknown"),
             ChainCompleted("c-1"),
@@ -201,7 +201,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             chain("tools-requested", tools=[{"id": "t", "name": "f", "arguments": {}}]),
             chain("step-completed"),
         ],
-        [pending("t", arguments={}), turn("", "tool_calls", raw="tool-calls"), ChainCompleted("c-1")],
+        [pending("t", arguments={}), turn("", "tool_calls"), ChainCompleted("c-1")],
     ),
     # The same, where the provider's own events were not passed on.
     "calls that only the request for tools names": (
@@ -209,12 +209,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             chain("provider-completed", finishReason="tool-calls", response={"text": ""}),
             chain("tools-requested", tools=[{"id": "t", "name": "f", "arguments": {"a": 1}}, {"name": "g"}, "h", {}]),
         ],
-        [
-            turn("", "tool_calls", raw="tool-calls"),
-            pending("t", arguments={"a": 1}, key="listed 1"),
-            STOPPED,
-            ChainCompleted("c-1"),
-        ],
+        [turn("", "tool_calls"), pending("t", arguments={"a": 1}, key="listed 1"), STOPPED, ChainCompleted("c-1")],
     ),
     # AI SDK 5: the call is announced, its arguments stream, and then it comes whole. Its completion repeats it.
     "a call over AI SDK 5": (
@@ -248,7 +243,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             part("tool-call", toolCallId="u", toolName="g", input={"b": 2}),
             chain("chain-complete", response={"text": ""}, finishReason="tool-calls"),
         ],
-        [pending("t"), pending("u", "g", {"b": 2}), turn("", "tool_calls", raw="tool-calls"), ChainCompleted("c-1")],
+        [pending("t"), pending("u", "g", {"b": 2}), turn("", "tool_calls"), ChainCompleted("c-1")],
     ),
     # Built-in tools and integrations: the service has run the tool, and says so in the same turn.
     "a call that the service runs": (
@@ -327,11 +322,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     # A tool call that no completion follows is a turn of its own.
     "a turn of a call alone": (
         [part("tool-call", toolName="f"), chain("chain-completed", finishReason="tool-calls")],
-        [
-            NativeToolCall("call 1", "f", answerable=False),
-            turn(None, "tool_calls", raw="tool-calls"),
-            ChainCompleted("c-1"),
-        ],
+        [NativeToolCall("call 1", "f", answerable=False), turn(None, "tool_calls"), ChainCompleted("c-1")],
     ),
     # The last engine says `chain-completed` after its error, with the finish reason "stop".
     "an error and a success after it": (

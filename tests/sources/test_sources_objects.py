@@ -28,7 +28,7 @@ from streamtools.events import (
     ToolCallStart,
 )
 from streamtools.sources.adapter import Frame, as_frame
-from tests.sources.adapters import called
+from tests.sources.adapters import called, collect
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 
@@ -77,10 +77,6 @@ class Written:
 
     def to_dict(self) -> Any:
         return self._value
-
-
-async def collect(source: sources.Source) -> list[SourceEvent]:
-    return [event async for batch in source for event in batch]
 
 
 def take(*items: object) -> list[SourceEvent]:

@@ -92,6 +92,7 @@ def completed(*output: Value, status: str = "completed", kind: str | None = None
     return event(kind or status, response={"id": "resp_1", "status": status, "output": list(output), **more})
 
 
+HALF = sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}')
 CREATED = event("created", response={"id": "resp_1", "status": "in_progress", "output": []})
 IN_PROGRESS = event("in_progress", response={"id": "resp_1", "status": "in_progress", "output": []})
 END = event("completed")
@@ -654,17 +655,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
     "a half whose other half is only told at the end": (
-        [
-            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}'),
-            *frames(part_done(text="a😀"), item_done(message("a😀")), completed(message("a😀"))),
-        ],
+        [HALF, *frames(part_done(text="a😀"), item_done(message("a😀")), completed(message("a😀")))],
         [TextDelta("a"), TextDelta("😀"), done("a😀")],
     ),
     "a half whose other half is only in the item": (
-        [
-            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}'),
-            *frames(item_done(message("a😀")), END),
-        ],
+        [HALF, *frames(item_done(message("a😀")), END)],
         [TextDelta("a"), TextDelta("😀"), done()],
     ),
 }

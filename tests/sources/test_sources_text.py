@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from streamtools import sources
-from streamtools.errors import Code, UnreadableSource
+from streamtools.errors import UnreadableSource
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.sources.adapter import PlainText, ReadyEvents
+from tests.sources.adapters import collect
+from tests.sources.test_source_reading import lost
 
 pytestmark = pytest.mark.anyio
 
 STOP = ProviderCompleted(finish_reason="stop")
-
-
-async def collect(source: sources.Source) -> list[SourceEvent]:
-    return [event async for batch in source for event in batch]
 
 
 async def asynchronously(items: Iterable[Any]) -> AsyncIterator[Any]:
@@ -29,10 +27,6 @@ async def asynchronously(items: Iterable[Any]) -> AsyncIterator[Any]:
 def broken(*items: Any) -> Iterator[Any]:
     yield from items
     raise OSError("gone")
-
-
-def lost(cause: str = "OSError") -> SourceError:
-    return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
 
 
 async def test_strings_are_text_and_their_end_is_a_stop() -> None:
@@ -55,8 +49,8 @@ async def test_surrogate_pairs_that_were_cut_are_joined() -> None:
 
 async def test_an_iterator_that_raises_is_an_interruption() -> None:
     """Its exception is for the log, and there is no stop."""
-    assert [TextDelta("a"), lost()] == await collect(sources.text(broken("a")))
-    assert [TextDelta("\ufffd"), lost()] == await collect(sources.text(asynchronously(broken("\ud83d"))))
+    assert [TextDelta("a"), lost("OSError")] == await collect(sources.text(broken("a")))
+    assert [TextDelta("\ufffd"), lost("OSError")] == await collect(sources.text(asynchronously(broken("\ud83d"))))
 
 
 async def test_objects_other_than_strings_are_refused() -> None:
@@ -79,7 +73,7 @@ async def test_ready_events_are_not_interrupted_after_their_end(end: SourceEvent
     """After a terminator or an error it does not matter how the iterable ends; before, it does."""
     assert [end] == await collect(sources.events(broken(end)))
     turn = ProviderCompleted(ends_run=False)
-    assert [turn, lost()] == await collect(sources.events(broken(turn)))
+    assert [turn, lost("OSError")] == await collect(sources.events(broken(turn)))
 
 
 async def test_objects_that_are_not_ready_events_are_refused() -> None:
