@@ -334,21 +334,15 @@ async def test_emulation_without_tools() -> None:
 
 def test_invalid_options_of_emulation() -> None:
     """They raise before any request."""
-    model = ScriptedModel([])
+    model, fallback = ScriptedModel([]), RequestOptions(emulation="fallback")
     with pytest.raises(ValueError, match="emulation must be one of"):
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="keep_system must be one of"):
         Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="self-contained"):
-        chat(
-            model,
-            [QUESTION],
-            tools=TOOLS,
-            request=RequestOptions(emulation="fallback"),
-            runner=RunnerOptions(self_contained=True),
-        )
+        chat(model, [QUESTION], tools=TOOLS, request=fallback, runner=RunnerOptions(self_contained=True))
     with pytest.raises(ValueError, match="names 'nope'"):
-        chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback"), tool_choice="nope")
+        chat(model, [QUESTION], tools=TOOLS, request=fallback, tool_choice="nope")
 
 
 # Usage.

@@ -17,6 +17,10 @@ TEXT = json.dumps(ARGUMENTS)
 OPENAI = {"id": "x", "type": "function", "function": {"name": "weather", "arguments": TEXT}}
 ANTHROPIC = {"type": "tool_use", "id": "x", "name": "weather", "input": ARGUMENTS}
 RESPONSES = {"type": "function_call", "id": "fc", "call_id": "x", "name": "weather", "arguments": TEXT}
+OLLAMA = {"id": "x", "function": {"name": "weather", "arguments": ARGUMENTS}}
+GEMINI = {"functionCall": {"id": "x", "name": "weather", "args": ARGUMENTS}}
+HEAD = {"id": "msg", "type": "message", "role": "assistant", "usage": {"input_tokens": 1, "output_tokens": 2}}
+THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 TEXT_CALL = '{"name":"weather","arguments":{"city":"Paris"}}'
 
 
@@ -54,14 +58,7 @@ SHAPES: dict[str, Any] = {
     "a call without a type": {"id": "x", "function": OPENAI["function"]},
     "objects of an SDK": [Call.model_validate(OPENAI)],
     "a dict that holds objects of an SDK": message(Call.model_validate(OPENAI)),
-    "Anthropic's response": {
-        "id": "msg",
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text"}, ANTHROPIC],
-        "stop_reason": "tool_use",
-        "usage": {"input_tokens": 1, "output_tokens": 2},
-    },
+    "Anthropic's response": HEAD | {"content": [THINKING, {"type": "text"}, ANTHROPIC], "stop_reason": "tool_use"},
     "Anthropic's message": {"role": "assistant", "content": [ANTHROPIC]},
     "Anthropic's list of blocks": [{"type": "text", "text": "Hi."}, ANTHROPIC],
     "Anthropic's list of calls": [ANTHROPIC],
@@ -69,21 +66,9 @@ SHAPES: dict[str, Any] = {
     "items of OpenAI's Responses": [RESPONSES],
     "calls that were read already": [{"id": "x", "name": "weather", "arguments": ARGUMENTS}],
     "calls of ours": [ToolCall(id="x", name="weather", arguments=ARGUMENTS, dialect="native")],
-    "Ollama's response": {
-        "model": "llama3.2",
-        "message": message({"id": "x", "function": {"name": "weather", "arguments": ARGUMENTS}}, content=""),
-        "done": True,
-        "done_reason": "stop",
-    },
-    "Gemini's response": {
-        "candidates": [
-            {
-                "content": {"parts": [{"functionCall": {"id": "x", "name": "weather", "args": ARGUMENTS}}]},
-                "finishReason": "STOP",
-            }
-        ]
-    },
-}  # fmt: skip
+    "Ollama's response": {"message": message(OLLAMA, content=""), "done": True, "done_reason": "stop"},
+    "Gemini's response": {"candidates": [{"content": {"parts": [GEMINI]}, "finishReason": "STOP"}]},
+}
 
 
 @together("response", SHAPES.values(), ids=SHAPES)
