@@ -269,6 +269,8 @@ def argument(key: str, text: str, kind: str = "") -> str:
 
 
 A = argument("a", "1", "number")
+EMPTY = "<|open|>json<|sep|>{}<|close|>json<|sep|>"
+REHEARSAL = f"I could {OPEN}."
 
 
 @together(
@@ -303,10 +305,7 @@ def test_kimi_k3_arguments_are_typed_or_one_json_object(inside: str, expected: d
         "a tag that does not end": ("<|open|>call tool=<|sap|>" + END, [error("unrecognised_tool_call")]),
         "an argument's does not": (OPEN + "<|open|>argument k<x" + END, [error("unrecognised_tool_call")]),
         "both forms": (OPEN + A + "<|open|>json<|sep|>{}" + END, [error("unrecognised_tool_call")]),
-        "both, the other way round": (
-            OPEN + "<|open|>json<|sep|>{}<|close|>json<|sep|>" + A + END,
-            [error("unrecognised_tool_call")],
-        ),
+        "both, the other way round": (OPEN + EMPTY + A + END, [error("unrecognised_tool_call")]),
         "no quote": (OPEN + '<|open|>json<|sep|>{"a":"b}' + END + 'a "x" b', [error("invalid_json"), 'a "x" b']),
         "cut in a value": (OPEN + "<|open|>argument key='a'<|sep|>x<|close|>", [error("truncated")]),
         "cut after an argument": (OPEN + A, [error("truncated")]),
@@ -318,19 +317,13 @@ def test_each_kimi_k3_call_is_a_separate_span(text: str, expected: list[Brief]) 
     assert expected == read(text, dialects=("kimi_k3_xtml",))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
-    [
-        pytest.param("<|open|>think<|sep|>a<|close|>think<|sep|>b", [thought("a"), "b"], id="reasoning"),
-        pytest.param(
-            f"<|open|>think<|sep|>I could {OPEN}.<|close|>think<|sep|>",
-            [thought(f"I could {OPEN}."), ALIKE],
-            id="a rehearsal",
-        ),
-        pytest.param(
-            f"```\na\n```<|close|>response<|sep|>{OPEN}{A}{END}", ["```\na\n```", f], id="with a fence at its end"
-        ),
-    ],
+    {
+        "reasoning": ("<|open|>think<|sep|>a<|close|>think<|sep|>b", [thought("a"), "b"]),
+        "a rehearsal": (f"<|open|>think<|sep|>{REHEARSAL}<|close|>think<|sep|>", [thought(REHEARSAL), ALIKE]),
+        "a fence at its end": (f"```\na\n```<|close|>response<|sep|>{OPEN}{A}{END}", ["```\na\n```", f]),
+    },
 )
 def test_kimi_k3_writes_think_response_and_tools(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("kimi_k3_xtml",))

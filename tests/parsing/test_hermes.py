@@ -84,13 +84,8 @@ def test_text_that_resembles_a_call_is_shown_unchanged(text: str) -> None:
     },
 )
 def test_a_malformed_call_ends_at_the_closing_tag(body: str, expected: list[Brief]) -> None:
-    """Even inside a string. Text and calls follow."""
-    text = f"a<tool_call>{body}</tool_call> b{G}"
-
-    if body == '{"name":"f':  # the tag is the content of the string until the next quote shows that it was not
-        assert ["a", BROKEN, " b", g] == read(text)
-    else:
-        assert ["a", *expected, " b", g] == read(text)
+    """Text and calls follow."""
+    assert ["a", *expected, " b", g] == read(f"a<tool_call>{body}</tool_call> b{G}")
 
 
 @together(
