@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +30,7 @@ from streamtools import ToolStream, chat, sources
 from streamtools.conversation import Ask, Chat, ScriptedModel
 from streamtools.errors import RunNotFound
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.runs import LostRun, RedisStore, Runs
+from streamtools.runs import LostRun, RedisStore, Run, Runs
 from tests.support.redis_server import RedisServer
 
 PAUSE = 0.005  # seconds between two events
@@ -71,18 +71,21 @@ def beside(work: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
     return result
 
 
+async def find_soon(runs: Runs, name: str) -> Run:
+    """Return the run, as soon as another process has started it."""
+    while True:
+        with suppress(RunNotFound):
+            return await runs.find(name, owner="ann")
+        await anyio.sleep(0.01)
+
+
 def late_runs(url: str, count: int, name: str) -> list[float]:
     """Return the delay of each event of a run in another process, in milliseconds."""
 
     async def read() -> list[float]:
         late = []
         async with Runs(RedisStore(url, prefix="late")) as runs:
-            while True:
-                try:
-                    run = await runs.find(name, owner="ann")
-                    break
-                except RunNotFound:
-                    await anyio.sleep(0.01)
+            run = await find_soon(runs, name)
             async for event in run.attach():
                 if event.type == "text":
                     late.append((time.monotonic_ns() - int(event.text)) / 1e6)
@@ -201,12 +204,7 @@ def gap(url: str, words: int, lease: float, number: signal.Signals) -> float:
 
         texts, sent = 0, 0.0
         async with Runs(store(recover)) as runs:
-            while True:
-                try:
-                    run = await runs.find(name, owner="ann")
-                    break
-                except RunNotFound:
-                    await anyio.sleep(0.01)
+            run = await find_soon(runs, name)
             async for event in run.attach():
                 texts += event.type == "text"
                 if texts == words and not sent:
