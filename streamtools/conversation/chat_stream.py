@@ -201,9 +201,8 @@ class Chat(ToolStream):
 
     def _written(self, new: list[Message]) -> list[Any]:
         """Return the messages that a follow-up request adds for the `new` steps in the history, in OpenAI's format."""
-        resumed = (
-            () if self._sent else self._run.collector.result.resumed
-        )  # the first follow-up has the results of resumed calls
+        # The first follow-up has the results of resumed calls.
+        resumed = () if self._sent else self._run.collector.result.resumed
         return write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
 
     def _add_messages(self, reviewed: list[Any], written: list[Any], new: list[Message]) -> None:

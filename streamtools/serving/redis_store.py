@@ -4,8 +4,8 @@
         run = await runs.find(run_id, owner=user)              # in any of these processes
 
 One process drives a run: it reads the stream of the run and writes its events. Every process can find, read and stop
-the run. The driving process holds a lease. If it does not renew the lease, another process ends the run, or starts it
-again. To end it, that process derives the last events of the run from the events in the log.
+the run. The driving process holds a lease. If it does not renew the lease, another process continues the run or ends
+it. To end it, that process derives the last events of the run from the events in the log.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RedisStore(Checked):
     the next list as `find_also` first, and later the previous one.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
-    lease has expired, another process ends the run with `done(failed)`, or starts it again. At such an end, a call that
+    lease has expired, another process continues the run, or ends it with `done(failed)`. At such an end, a call that
     may have started gets the error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome
     that the ledger has recorded. Before the ledger is read, the old process is barred from starting more calls.
 

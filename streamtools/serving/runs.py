@@ -250,8 +250,10 @@ class Runs(Checked, AsyncOnly):
         """Return the chat that continues a waiting run and its `log`. Raises TypeError for the chat of another run."""
         assert self._resume is not None
         run.next_log = log
-        stream = await awaited(self._resume(run))
-        run.next_log = None
+        try:
+            stream = await awaited(self._resume(run))
+        finally:
+            run.next_log = None
         if getattr(stream, "run_id", None) != run.next_id:
             await close(stream)
             raise TypeError("`resume` must return a chat with the argument `resume=run`.")

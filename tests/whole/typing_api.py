@@ -70,7 +70,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.runs import Run
+from streamtools.runs import LostRun, RedisStore, Run
 
 # Events: two closed unions.
 
@@ -244,9 +244,14 @@ async def show_items(model: conversation.Model) -> None:
                 assert_type(trip, Trip)
 
 
-def continue_run(model: conversation.Model, run: Run) -> None:
-    """A decided run can be resumed."""
+def continue_run(model: conversation.Model, run: Run) -> RedisStore:
+    """A decided run can be resumed, and a lost run continued. A chat from `recover` may be awaited."""
+
+    async def recover(lost: LostRun) -> conversation.Chat | None:
+        return chat(model, [], continue_from=lost)
+
     chat(model, [], resume=run)
+    return RedisStore(["redis://a", "redis://b"], find_also=["redis://a"], recover=recover, max_recoveries=1)
 
 
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
