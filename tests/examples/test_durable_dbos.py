@@ -96,10 +96,11 @@ async def test_a_process_continues_the_chat_of_another(dies: str, tmp_path: Path
                 asked = {"messages": [{"role": "user", "content": "Pay Ann."}]}
                 chat = (await client.post("/chat", json=asked)).json()["chat"]
                 begun.set()
-                if in_answer:
+                shown = not in_answer
+                while not shown:  # 404 until the workflow has started its run
                     async with client.stream("GET", f"/chat/{chat}") as response:
                         async for line in response.aiter_lines():
-                            if "It is " in line:
+                            if shown := "It is " in line:
                                 break
                 while in_tool and not bank.requests:
                     await anyio.lowlevel.checkpoint()
