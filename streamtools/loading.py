@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
+from streamtools.errors import nearest
+
 _ROOT = "streamtools"
 
 
@@ -17,7 +19,7 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     """Return `__getattr__` and `__dir__` for a package, which import names on first use.
 
     `homes` maps each such name to its module, relative to the package. If both are equal, the name stands for the
-    module. If a missing name exists in another module, the error message says how to import it.
+    module. If another module has a missing name, or a similar name exists, the error message says how to import it.
     """
     names = vars(import_module(package))
 
@@ -39,7 +41,7 @@ class _ImportAdvice:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError if another statement imports the name. Other callers than `import` get None."""
+        """Raise ModuleNotFoundError if `_import_of` has advice. Other callers than `import` get None."""
         package, _, last = name.rpartition(".")
         is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
         if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last)):
@@ -50,13 +52,19 @@ sys.meta_path.append(_ImportAdvice)
 
 
 def _import_of(name: str) -> str | None:
-    """Return the statement that imports a public name, or None. It reads the sources: importing them all takes long."""
-    exports = re.compile(rf'^__all__ = \[[^\]]*"{re.escape(name)}"|^class {re.escape(name)}\b', re.MULTILINE)
+    """Return the statement that imports a public name or, if there is none, the most similar name. None without one.
+
+    It reads the sources: importing them all takes long.
+    """
+    homes = {"models": f"{_ROOT}.conversation"}
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
     for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi"):
         spec: Any = find_spec(module)
-        if exports.search(spec.loader.get_source(module)):
-            return f"from {module} import {name}"
-        if module.endswith(f".{name}"):
-            return f"from {module.rpartition('.')[0]} import {name}"
-    return f"from {_ROOT}.conversation import models" if name == "models" else None
+        source = spec.loader.get_source(module)
+        exports = "".join(re.findall(r"^__all__ = \[([^\]]*)", source, re.MULTILINE))
+        names = re.findall(r'"(\w+)"', exports) + re.findall(r"^class ([A-Z]\w+)", source, re.MULTILINE)
+        parent, _, own_name = module.rpartition(".")
+        homes = {own_name: parent} | dict.fromkeys(names, module) | homes
+    del homes[_ROOT]  # no module has this name
+    meant = name if name in homes else nearest(name, homes)
+    return f"from {homes[meant]} import {meant}" if meant else None

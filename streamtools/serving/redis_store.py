@@ -51,7 +51,7 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
 from streamtools.tools.ledger import Entry, entries_of
-from streamtools.tools.redis_client import Word, open_client
+from streamtools.tools.redis_client import Word, check_url, open_client
 
 log = Logger(__name__)
 
@@ -439,6 +439,8 @@ def _by_name(servers: object) -> dict[str, object]:
     listed = servers if isinstance(servers, list | tuple) else [servers]
     if not listed or (len(listed) > 1 and not all(isinstance(each, str) for each in listed)):
         raise TypeError(f"A list of servers must be a list of URLs, got {described(servers)}")
+    for each in listed:
+        check_url(each)
     return {each.partition("://")[2].rpartition("@")[2] if isinstance(each, str) else "": each for each in listed}
 
 

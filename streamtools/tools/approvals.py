@@ -99,7 +99,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             raise DecisionRefused(f"{shown} waits for {expected}, got {type(decision).__name__}")
         changed = self.call.digest != self.digest
         if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
-            raise DecisionRefused(f"{shown} is not the call that was shown: its arguments differ; show it again")
+            advice = "show it again, and approve with the digest of its event `approval-requested`"
+            raise DecisionRefused(f"{shown} is not the call that was shown: its digest differs; {advice}")
 
     def has_expired(self, now: float) -> bool:
         """Return whether the question has expired."""

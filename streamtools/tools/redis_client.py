@@ -38,6 +38,12 @@ class RedisClient(RedisConnection, Protocol):
         """Return a separate connection, for commands that block and for commands that must be sent in order."""
 
 
+def check_url(server: object) -> None:
+    """Raise ValueError for a text that is not the URL of a Redis server."""
+    if isinstance(server, str) and not server.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError(f"write the URL of the Redis server, such as 'redis://localhost:6379', got {server!r}")
+
+
 @asynccontextmanager
 async def open_client(url_or_client: object, *, timeout: float = 5.0) -> AsyncIterator[RedisClient]:
     """Yield a client for a URL (`redis://…`, `rediss://…`, `unix://…`) or for a `redis.asyncio.Redis`.

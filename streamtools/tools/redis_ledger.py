@@ -14,7 +14,7 @@ from typing import Any, Self
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
 from streamtools.tools import ledger
-from streamtools.tools.redis_client import RedisClient, Word, open_client
+from streamtools.tools.redis_client import RedisClient, Word, check_url, open_client
 from streamtools.tools.results import ToolOutcome
 
 _START = """
@@ -150,6 +150,7 @@ class RedisLedger(ledger.OwnerViews):
         keep: float = 2_592_000,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        check_url(url_or_client)
         self.lease = lease
         self.keep = keep
         self._url_or_client = url_or_client

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # vocabulary
     "errors": (),
     "limits": {"errors"},
-    "loading": (),
+    "loading": {"errors"},
     "logs": (),
     "observing": {"calls"},
     "json_values": {"errors", "limits"},

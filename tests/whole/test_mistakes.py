@@ -70,6 +70,7 @@ from streamtools.gateway import ToolCallTransport
 from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import shipped
+from streamtools.runs import RedisStore
 from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
@@ -134,7 +135,10 @@ WRITTEN = {
     "streamtools.outputs.read_body": "AttributeError: write `from streamtools.outputs.asgi import read_body`",
     "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import models`",
     "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
+    "__import__('streamtools.rules.emial')": "ModuleNotFoundError: write `from streamtools.rules import email`",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",
+    "streamtools.conversation.OpenAiChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
+    'RedisStore("localhost:6379")': "ValueError: such as 'redis://localhost:6379', got 'localhost:6379'",
     'OpenAIChat("m", base_ulr="http://x/v1")': "TypeError: has no parameter 'base_ulr'; did you mean 'base_url'?",
     'OpenAIChat("m", timeout="soon")': "TypeError: `timeout` must be a Timeouts, a number of seconds",
     'chat("gpt-4o", [])': "TypeError: such as OpenAIChat('gpt-4o') of streamtools.conversation",
