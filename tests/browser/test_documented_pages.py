@@ -24,6 +24,12 @@ PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.
 ICON = '<!doctype html><link rel="icon" href="data:,">'
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory that contains `page.html`."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.servers)])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The place where runs wait."""
@@ -43,7 +49,7 @@ async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, butt
     context = await chromium.new_context()
     faults: list[list[str]] = []
     html = ICON + PAGES["approval"]
-    async with serving("approval", Loopback([PAY, END]), user="ann", page=html) as (server, _):
+    async with serving("approval", Loopback([PAY, END]), page=html) as (server, _):
         page = await context.new_page()
         faults.append(watch(page))
         await page.goto(f"{server.url}/")
@@ -53,7 +59,7 @@ async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, butt
         await expect(page.get_by_role("button", name="Approve")).to_be_visible()
         run = page.url.partition("#")[2]
     # A second request to the model would be an error.
-    async with serving("approval", Loopback([TEXT, END]), user="ann", page=html) as (server, _):
+    async with serving("approval", Loopback([TEXT, END]), page=html) as (server, _):
         tabs = [await context.new_page() for _ in range(2)]
         for page in tabs:
             faults.append(watch(page))
@@ -81,7 +87,7 @@ async def test_the_first_of_two_decisions_is_confirmed(chromium: Any) -> None:
     context = await chromium.new_context()
     pays = calls(*(("pay", {"to": to, "amount": 5}) for to in ("Ann", "Bob")), text="I pay both.")
     html = ICON + PAGES["approval"]
-    async with serving("approval", pays, Loopback([TEXT, END]), user="ann", page=html) as (server, _):
+    async with serving("approval", pays, Loopback([TEXT, END]), page=html) as (server, _):
         page = await context.new_page()
         faults = watch(page)
         await page.goto(f"{server.url}/")
@@ -102,7 +108,7 @@ async def test_the_first_of_two_decisions_is_confirmed(chromium: Any) -> None:
 async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
     """It shows the answer from its start, can stop it, forgets it afterwards, and says that an answer is lost."""
     context = await chromium.new_context()
-    async with serving("runs", Loopback([TEXT], hold=True), user="ann", page=ICON + PAGES["runs"]) as (server, _):
+    async with serving("runs", Loopback([TEXT], hold=True), page=ICON + PAGES["runs"]) as (server, _):
         page = await context.new_page()
         faults = watch(page)
         await page.goto(f"{server.url}/")

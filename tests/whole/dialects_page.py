@@ -123,8 +123,8 @@ fine-tune is known if its name contains the name of its base.
 
 These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
 passes the text on: [which is yours](calls.md#say-how-your-model-calls). A tag before names opens their reasoning.
-*Inside*: the chat template writes that tag, so an answer holds only the end of the reasoning, and a parser takes
-`in_reasoning=True`. *Maybe inside*: the request decides.
+*Inside*: the chat template writes the tag, so the answer begins inside the reasoning, and a parser needs
+`in_reasoning=True`. *Maybe inside*: this depends on the request.
 """
 
 _BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}

@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8"))
 
 
-async def test_the_program_of_the_page() -> None:
+async def test_the_program_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second store acts as another process."""
     (code,) = [block.text for block in BLOCKS if block.language == "python"]
     asked = {"messages": [{"role": "user", "content": "Hello?"}]}
     async with Provider(Loopback([stream(["Good ", "day."])])) as model:
         with RedisServer() as server:
-            for name, url in (("redis://localhost:6379", server.url), ("http://localhost:8080/v1", f"{model.url}v1")):
-                code = code.replace(name, url)
+            monkeypatch.setenv("REDIS_URL", server.url)
+            monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
             page: dict[str, Any] = {}
             exec(compile(code, "many-machines.md", "exec"), page)
             transport = httpx.ASGITransport(page["app"])

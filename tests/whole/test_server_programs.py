@@ -16,7 +16,6 @@ import anyio
 import httpx
 import pytest
 import websockets
-from starlette.responses import HTMLResponse
 
 from tests.support.cases import together
 from tests.support.loopback import Loopback
@@ -56,9 +55,11 @@ async def serving(
     name: str, *answers: Loopback, model: Provider | None = None, user: str = "", page: str = "", within: float = 20
 ) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
     """Serve a program of the page with a model that gives these answers. `user` is the user of a request without a
-    cookie, and `page` the HTML at `/`. The block must finish within `seconds`.
+    cookie, and `page` the content of `page.html`. The block must finish within `seconds`.
     """
     os.environ.setdefault("CALLS", ":memory:")
+    if page:
+        await anyio.Path("page.html").write_text(page, encoding="utf-8")
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
         module = ModuleType("app")  # the module in which annotations of the program are resolved
         sys.modules[module.__name__] = module
@@ -69,9 +70,6 @@ async def serving(
             app = vars(module)["app"]
 
             async def visit(scope: Any, receive: Any, send: Any) -> None:
-                if page and scope.get("path") == "/":
-                    await HTMLResponse(page)(scope, receive, send)
-                    return
                 if user and "headers" in scope and b"cookie" not in dict(scope["headers"]):
                     scope["headers"] = [*scope["headers"], (b"cookie", f"session={user}".encode())]
                 await app(scope, receive, send)
@@ -543,16 +541,9 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
     """It passes a strict type check."""
     for name, program in PROGRAMS.items():
         (tmp_path / f"app_{name.replace('-', '_')}.py").write_text(program, encoding="utf-8")
-    ask = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        *map(str, tmp_path.glob("*.py")),
-    ]
-    shown = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=False)
+    check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    programs = map(str, tmp_path.glob("*.py"))
+    shown = subprocess.run([*check, *programs], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (0, "") == (shown.returncode, shown.stderr), shown.stdout
 
