@@ -55,8 +55,8 @@ The recorded questions are above the input box.
 class RecordedAnswers(Answerer):
     """Plays the recordings in `files`, or the recordings of the package, with their recorded timing.
 
-    Only calls in the recordings of the package are executed. Their recorded answers to the results follow. The answer
-    to any other question explains that the page has no recording of it.
+    Only calls in the recordings of the package are executed. Their recorded answers to the results follow, at ten times
+    the recorded speed. The answer to any other question explains that the page has no recording of it.
     """
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:

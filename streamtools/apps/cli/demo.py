@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -70,22 +70,22 @@ They show calls in two dialects, and headings that look like the beginning of a 
 
 
 class _RecordedModel:
-    """A model client that plays one recording for each request."""
+    """A model client that plays one recording for each request. `speeds` has them with their speeds, in order."""
 
     native_tool_calls = None
     name = "recorded"
 
-    def __init__(self, paths: Iterable[Path], speed: float) -> None:
-        self._paths = iter(paths)
-        self._speed = speed
+    def __init__(self, speeds: Mapping[Path, float]) -> None:
+        self._answers = iter(speeds.items())
 
     def body(self, ask: Ask) -> dict[str, Any]:
         return {}
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        recording = open_exchange(next(self._paths), 1)
-        async with aclosing(Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))) as source:
+        path, speed = next(self._answers)
+        recording = open_exchange(path, 1)
+        async with aclosing(Source(ReplayBytes(recording, speed=speed), adapter_of(recording))) as source:
             yield source
 
 
@@ -97,7 +97,7 @@ def recorded_chat(path: Path, question: str, tools: ToolRegistry | None, speed: 
     follow_up = path.parent / "answers" / path.name
     has_follow_up = tools is not None and follow_up.exists()
     return chat(
-        _RecordedModel([path, follow_up], speed),
+        _RecordedModel({path: speed, follow_up: 10 * speed}),  # the follow-ups were recorded on a busy machine
         [User(question)],
         tools=tools,
         follow_up="auto" if has_follow_up else "never",
