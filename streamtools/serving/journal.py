@@ -8,7 +8,7 @@ fails at the end of the run, readers in this process receive the warning and `do
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Never, Self, cast
 
 import anyio
@@ -22,7 +22,7 @@ from streamtools.logs import Logger, loggable
 from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
 from streamtools.stream.reading import YIELD_EVERY, close
-from streamtools.stream.result import TurnResult
+from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import DrivenRun
 
@@ -81,7 +81,7 @@ class Journal:
         for numbered in self._number(event):
             self._append(numbered)
 
-    async def copy(self, earlier: Sequence[UIEvent]) -> None:
+    async def copy(self, earlier: Iterable[UIEvent]) -> None:
         """Write the events of the waiting run that this run continues, with their `seq`."""
         for event in earlier:
             if event.seq > self.last:
@@ -100,10 +100,10 @@ class Journal:
         Raises `OwnerUnreachable` if another process has already taken it over.
         """
 
-    async def flush(self) -> TurnResult | None:
+    async def flush(self) -> StoredEnd | None:
         """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.
 
-        A subclass for a shared log returns the result of the run if another process has ended it.
+        A subclass for a shared log returns the end of the run if another process has ended it.
         """
         return None
 

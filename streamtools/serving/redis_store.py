@@ -48,6 +48,7 @@ from streamtools.stream import stored_result
 from streamtools.stream.lost_run import LostRun, end_lost_run, has_failed, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
 from streamtools.stream.result import TurnResult
+from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
 from streamtools.tools.ledger import Entry, entries_of
@@ -81,7 +82,8 @@ class RedisStore(Checked):
     `recover(lost)` is called for a run whose process has crashed. It returns the chat that continues the run,
     `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a `warning(owner_lost)`. At
     most `max_recoveries` crashes of a run are handled in this way. A run that continues a waiting run, and to which the
-    model has answered nothing yet, is started again with the function `resume` of `Runs`.
+    model has answered nothing yet, is started again with the function `resume` of `Runs`. If `recover` or `resume`
+    raises an exception, or takes longer than `max_outage` seconds, the run fails.
 
     A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
     expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
@@ -388,11 +390,12 @@ class RedisStore(Checked):
                 added.append(Warning(Code.OWNER_LOST, _OWNER_LOST))
                 events += [set_seq(event, seq=leased.written + number) for number, event in enumerate(added, 1)]
                 _add_events(process, leased, events[-len(added) :])
-            if resumes:
-                stream = await self._resume_lost(lost)
-            elif self._recover is not None:
-                lost = replace(lost, decisions=await self._decisions(process, leased, events))
-                stream = await awaited(self._recover(lost))
+            with anyio.fail_after(self._settings.max_outage):
+                if resumes:
+                    stream = await self._resume_lost(lost)
+                elif self._recover is not None:
+                    lost = replace(lost, decisions=await self._decisions(process, leased, events))
+                    stream = await awaited(self._recover(lost))
             if stream is None or leased.is_fenced:
                 await close(stream)
                 return leased.is_fenced  # another process may have taken the run over meanwhile
@@ -541,18 +544,19 @@ class RedisJournal(Journal):
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
 
-    async def flush(self) -> TurnResult | None:
+    async def flush(self) -> StoredEnd | None:
         with anyio.move_on_after(END_TIMEOUT_S) as scope:
             await self._leased.finished.wait()
         if scope.cancelled_caught:
             log.warning("end_not_written_yet", run_id=self._leased.run_id)
+            self._run.is_cut = True
         if not self._leased.is_fenced:
             return None
         with anyio.move_on_after(END_TIMEOUT_S):
             try:
                 result = await self._process.server.read_result(self.key)
                 if result is not None:
-                    return stored_result.load(result).result
+                    return stored_result.load(result)
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
         if not self._leased.is_released:

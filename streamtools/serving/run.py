@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -26,7 +26,7 @@ from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
-from streamtools.stream.lost_run import LostRun
+from streamtools.stream.lost_run import LostRun, end_lost_run
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
@@ -75,7 +75,7 @@ class Run(AsyncOnly, Checked, Deciding):
         on_end: Callable[[Run], Awaitable[None]] | None = None,
         conversation: str | None = None,
         note: Any = None,
-        earlier: Sequence[UIEvent] = (),
+        lost: LostRun | None = None,
         save: Callable[[Run, Done], Awaitable[bool]] | None = None,
     ) -> None:
         self.id = run_id
@@ -91,11 +91,14 @@ class Run(AsyncOnly, Checked, Deciding):
         self._final = StoredEnd(TurnResult(), None, [], {})  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
-        self._earlier = earlier  # before `drive`: the events of the waiting run that are copied into the log
-        self.copied = earlier[-1].seq if earlier else 0
+        self._lost = lost  # the run that this one continues: a lost one, or the log of a continuation that begins
+        self.copied = 0 if lost is None else lost.copied
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
-        """True if the run ends only here: its process closes, or lost a ledger's lease. It may continue elsewhere."""
+        """True if the run ends only here, and may continue elsewhere.
+
+        Its process closes, has lost the lease of a ledger, or could not write the end of the run.
+        """
         self.continued: Run | None = None
         """The run in the other process that has taken it over, if it had not ended there when it ended here."""
         self.is_abandoned = False
@@ -340,8 +343,8 @@ class Run(AsyncOnly, Checked, Deciding):
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
-            await self.journal.copy(self._earlier)
-            self._earlier = ()
+            if self._lost is not None:
+                await self.journal.copy(event for event in self._lost.events if event.seq <= self.copied)
             await self._driver.drive(self)
         except BaseException as error:
             if not is_failure(error):
@@ -366,6 +369,8 @@ class Run(AsyncOnly, Checked, Deciding):
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
+        elif self._collector is not None and self._lost is not None:
+            self._collector.take([event for event in self._lost.events if event.seq > self.copied])
         self.trace = getattr(events, "trace", "")
         self.journal.begin()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
@@ -397,7 +402,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     async def _end(self) -> None:
         """Write `done` if the stream has not sent it, and wake all waiting tasks."""
-        stored: TurnResult | None = None
+        stored: StoredEnd | None = None
         try:
             await self._write_end()
             if self._withheld is not None and self._save is not None:
@@ -405,11 +410,10 @@ class Run(AsyncOnly, Checked, Deciding):
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
-            end = self._current_end() if stored is None else self._current_end()._replace(result=stored)
-            done = self.journal.done
-            if done is not None and done.reason == "failed" and end.result.reason == "waiting":  # not stored
+            end, done = stored or self._current_end(), self.journal.done
+            if not stored and done is not None and done.reason == "failed" and end.result.reason == "waiting":
                 end = StoredEnd(replace(end.result, reason="failed"), None, [], {})
-            self._final = end
+            self._final, self.decisions = end, end.decisions
             self._driver = self._collector = None
             try:
                 if self._on_end is not None:
@@ -459,11 +463,18 @@ class Run(AsyncOnly, Checked, Deciding):
                     count += 1
                     if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
                         break
+        failed_here = self._error is not None
+        message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
+        if not self.has_done and (lost := self._lost) is not None and self.journal.last == lost.last:
+            # The stream could not be entered, or it has no event.
+            was_stopped, recorded = driver.is_cancelled, lost.recorded or None
+            events, result = end_lost_run(self.id, lost.events, recorded, was_stopped=was_stopped, message=message)
+            self._collector, self._final = None, self._final._replace(result=result)
+            for event in events:
+                await self.take(event)
         if not self.has_done:
             reason: DoneReason = "cancelled"
-            if driver.is_exhausted or (self._error is not None and not driver.is_cancelled):
-                failed_here = self._error is not None
-                message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
+            if driver.is_exhausted or (failed_here and not driver.is_cancelled):
                 await self.take(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"
             await self.take(Done(reason, None, None, []))

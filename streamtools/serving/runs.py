@@ -229,14 +229,14 @@ class Runs(Checked, AsyncOnly):
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         if (run_id := getattr(stream, "run_id", None)) != lost.id:
             raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
-        earlier = [event for event in lost.events if event.seq <= lost.copied]  # copied, unless the log has them
-        run = self._new_run(
-            stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, earlier=earlier
-        )
+        run = self._continuation(stream, lost)
         if run.journal.key in self._kept:  # this process had lost the run
             self._forget_kept(run.journal.key)
         self._admit(run)
         return run
+
+    def _continuation(self, stream: Startable, lost: LostRun) -> Run:
+        return self._new_run(stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, lost=lost)
 
     async def _resume_lost(self, lost: LostRun) -> Startable | None:
         """Call `resume` again for a continuation whose process has crashed (`lost`)."""
@@ -390,9 +390,7 @@ class Runs(Checked, AsyncOnly):
             copied = earlier[-1].seq if earlier else 0
             log = LostRun(run.next_id, run.owner, run.conversation, run.note, 0, earlier, copied=copied)
             stream = await self._resumed(run, log)
-            started = self._new_run(
-                stream, run.next_id, run.owner, conversation=run.conversation, note=run.note, earlier=earlier
-            )
+            started = self._continuation(stream, log)
             try:
                 await self._start(started)
             except BaseException as error:
@@ -515,7 +513,8 @@ class Runs(Checked, AsyncOnly):
     async def _keep_ended(self, run: Run) -> None:
         del self._running[log_key(run.owner, run.id)]
         self._keep_run(run, run.keep_for(self._keep))
-        if run.continued is not None or (run.id.endswith(NEXT) and run.is_cut):  # another process may continue it
+        may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
+        if run.continued is not None or may_continue:  # in another process
             self._forget_ended(run)
         elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
             self._tasks.start_soon(self._continue_when_expired, run, suspension)

@@ -143,7 +143,8 @@ class WaitingRuns:
         earlier = await run.events_for_next()
         closing, result = end_lost_run(run.next_id, earlier, calls, was_stopped=state.stop_requested)
         log, name, note = run.journal.event_log, run.conversation, run.note
-        lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note, earlier=earlier)
+        lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note)
+        lost.copied = earlier[-1].seq if earlier else 0
         lost.load(stored_result.dump(result))
         await self._store(lost, [*earlier, *closing])
         return False

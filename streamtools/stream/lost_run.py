@@ -45,6 +45,11 @@ class LostRun:
     trace: str = ""
     copied: int = 0
 
+    @property
+    def last(self) -> int:
+        """The `seq` of the last event; 0 if there is none."""
+        return self.events[-1].seq if self.events else 0
+
 
 def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | None) -> list[ToolCall]:
     """Return the calls of a lost run that may have started, and whose outcome is unknown.
@@ -84,12 +89,17 @@ def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) 
 
 
 def end_lost_run(
-    run_id: str, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None, *, was_stopped: bool = False
+    run_id: str,
+    events: Sequence[UIEvent],
+    recorded: Mapping[str, Entry] | None,
+    *,
+    was_stopped: bool = False,
+    message: str = _PROCESS_ENDED,
 ) -> tuple[list[UIEvent], TurnResult]:
     """Return the events that end the run, up to `done`, and its result.
 
     `events` are the events in its log. `recorded` are its calls in the ledger, as `entries_of` returns them, or None
-    without a ledger. The run ends as cancelled if it `was_stopped`, and as failed otherwise.
+    without a ledger. The run ends as cancelled if it `was_stopped`. Otherwise it fails, with this `message`.
     """
     logged, machine, collector = LoggedRun(events), StreamMachine(run_id=run_id), Collector(())
     step = logged.open
@@ -109,7 +119,7 @@ def end_lost_run(
     if was_stopped:
         closing += machine.cancel()
     else:
-        closing += machine.feed(SourceError(_PROCESS_ENDED, Code.STREAM_INTERRUPTED)) + machine.close()
+        closing += machine.feed(SourceError(message, Code.STREAM_INTERRUPTED)) + machine.close()
     collector.take(closing)
     return closing, collector.read()
 

@@ -13,11 +13,13 @@ import anyio
 import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, chat
-from streamtools.conversation import ScriptedModel
+from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
 from streamtools.events import ApprovalRequested, Done, Error, Executed, Executing, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import LostRun, RedisStore, Run, Runs
+from streamtools.serving import redis_store
+from streamtools.stream.reading import awaited
 from streamtools.tools import MemoryLedger, Tool, ToolContext
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, text_of, weather
@@ -43,7 +45,7 @@ class Site:
 
     async def recover(self, lost: LostRun) -> Any:
         self.losses.append(lost)
-        return self.make(continue_from=lost)
+        return await awaited(self.make(continue_from=lost))
 
     @asynccontextmanager
     async def processes(self) -> AsyncIterator[tuple[Runs, Runs]]:
@@ -210,21 +212,88 @@ async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str)
     assert [] == bank.paid
 
 
-@pytest.mark.parametrize("how", ["raises", "none", "other run", "fails"])
-async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix: str, how: str) -> None:
+async def test_a_run_that_waits_in_another_process(server: RedisServer, prefix: str) -> None:
+    """The process that has lost it accepts the decision."""
+    bank, ledger = Bank(), MemoryLedger()
+
+    def make(model: Any = None, messages: Any = (QUESTION,), continue_from: LostRun | None = None, **more: Any) -> Any:
+        if model is None:
+            model = ScriptedModel([calls(("pay", ANN))]) if continue_from else Interruptible([[]], None, most=0)
+        runner = RunnerOptions(ledger=ledger)
+        return chat(model, messages, tools=bank.tools, runner=runner, continue_from=continue_from, **more)
+
+    def resume(run: Run) -> Any:
+        return make(ScriptedModel(["Paid."]), run.history, resume=run)
+
+    site = Site(server, prefix, make, resume=resume)
+    async with site.processes() as (here, there):
+        run = await here.start(make(), owner="ann")
+        with anyio.fail_after(20):
+            site.cut.cut()
+            await (await there.find(run.id, owner="ann")).wait()
+            site.cut.restore()
+            assert "waiting" == (await run.wait()).reason
+            next_run = await here.decide(run.id, "n0", True, owner="ann")
+            assert "Paid." == (await next_run.wait()).text
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_a_process_that_cannot_write_the_end_of_its_run(
+    server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets the end from the process that has taken the run over."""
+    monkeypatch.setattr(redis_store, "END_TIMEOUT_S", LEASE)
+    site = Site(server, prefix, weather_chat("text", None, 3))
+    async with site.processes() as (here, there):
+        run = await here.start(site.make(), owner="ann")
+        await anext(run.attach(2))
+        site.cut.cut()
+        run.cancel()
+        with anyio.fail_after(20):
+            assert "cancelled" == (await run.wait()).reason
+            assert "finished" == (await (await there.find(run.id, owner="ann")).wait()).reason
+            site.cut.restore()
+            assert "finished" == (await here.find(run.id, owner="ann")).result.reason
+
+
+class NotEntered(Chat):
+    async def __aenter__(self) -> Any:
+        raise OSError("gone")
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+
+class NotRead(NotEntered):
+    async def __aenter__(self) -> Any:
+        async def events() -> AsyncIterator[UIEvent]:
+            for event in list[UIEvent]():
+                yield event
+            raise OSError("gone")
+
+        return events()
+
+
+HOW = ["raises", "none", "other run", "fails", "not entered", "not read", "never returns"]
+
+
+@pytest.mark.parametrize("most", [3, 10])
+@pytest.mark.parametrize("how", HOW)
+async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix: str, how: str, most: int) -> None:
     def make(continue_from: LostRun | None = None) -> Any:
         if continue_from is None:
-            return weather_chat("text", None, 3)()
+            return weather_chat("native calls", None, most)()
         if how == "raises":
             raise ValueError("no model")
-        model = ScriptedModel([OSError("gone")])
-        return {
-            "none": None,
-            "other run": chat(model, ASK, run_id="other"),
-            "fails": chat(model, ASK, continue_from=continue_from),
-        }[how]
+        if how == "never returns":
+            return anyio.sleep_forever()
+        if how == "none":
+            return None
+        kind = {"not entered": NotEntered, "not read": NotRead}.get(how, Chat)
+        more = {"run_id": "other"} if how == "other run" else {"continue_from": continue_from}
+        return kind(ScriptedModel([OSError("gone")]), ASK, tools=[weather], **more)
 
-    done = (await Site(server, prefix, make).read(is_last))[-1]
+    done = (await Site(server, prefix, make, max_outage=LEASE).read(is_last))[-1]
     assert isinstance(done, Done)
     assert done.reason == "failed"
 
