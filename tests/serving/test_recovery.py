@@ -15,14 +15,24 @@ import pytest
 from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
-from streamtools.events import ApprovalRequested, Done, Error, Executed, Executing, UIEvent, Warning
+from streamtools.events import (
+    ApprovalRequested,
+    Done,
+    Error,
+    Executed,
+    Executing,
+    ReasoningDelta,
+    SourceEvent,
+    UIEvent,
+    Warning,
+)
 from streamtools.outputs import validate
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import redis_store
 from streamtools.stream.reading import awaited
-from streamtools.tools import MemoryLedger, Tool, ToolContext
+from streamtools.tools import Approve, MemoryLedger, Tool, ToolContext
 from streamtools.tools.redis_client import open_client
-from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, text_of, weather
+from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, native, text_of, weather
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.collected import collecting, context_of
 from tests.support.cut_client import CutClient
@@ -183,6 +193,50 @@ async def test_a_decision_counts_in_the_next_process(server: RedisServer, prefix
     assert 1 == sum(isinstance(event, ApprovalRequested) for event in events)
     errors = {event.call_id: event.code for event in events if isinstance(event, Error)}
     assert {"n0": Code.OUTCOME_UNKNOWN, **({} if approved else {"n1": Code.TOOL_DENIED})} == errors
+
+
+TWO_STEPS: list[list[str | SourceEvent]] = [
+    [ReasoningDelta("Both? "), "Let me look. ", native("a", "Oslo"), native("b", "Rome", "sign")],
+    [ReasoningDelta("Now. "), "It is sunny in Oslo, and in Rome as well."],
+]
+
+
+async def test_a_log_can_be_continued_after_each_event(server: RedisServer, prefix: str) -> None:
+    """No tool runs again, because the log has its start before the tool starts."""
+
+    def make(ran: Callable[[str], object], **more: Any) -> Any:
+        async def look(city: str) -> None:
+            """Look."""
+            ran(city)
+
+        tools = [Tool(look, name="weather"), Tool(look, name="sign", requires_approval=True)]
+        return chat(Interruptible(TWO_STEPS, "vllm"), ASK, tools=tools, approvals=ApprovalOptions(ask="now"), **more)
+
+    started: dict[str, int] = {}  # by city: how many events the log had when the tool started
+    log: list[UIEvent] = []
+    decided: dict[str, Any] = {}
+    async with Runs(RedisStore(server.url, prefix=prefix, recover=lambda lost: None)) as runs:
+        run = await runs.start(make(lambda city: started.setdefault(city, leased.written)), owner="ann")
+        leased: Any = run.journal.driven
+        async for event in run.attach():
+            assert event.seq <= leased.written
+            log.append(event)
+            if isinstance(event, ApprovalRequested):
+                await run.approve(event.call.id)
+                decided, decided_at = {event.call.id: Approve()}, leased.written
+    for cut in range(len(log)):
+        ran = [city for city, seq in started.items() if seq <= cut]
+        lost = LostRun(run.id, "ann", None, None, 1, log[:cut], decisions=decided if cut >= decided_at else {})
+        async with make(ran.append, continue_from=lost) as stream:
+            events = log[:cut]
+            while not (events and isinstance(events[-1], Done)):
+                for question in stream.questions:
+                    stream.approve(question.call.id)
+                events.append(await anext(stream))
+        validate(events)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert text_of(events) == text_of(log) == stream.result.text
+        assert len(ran) == len(set(ran))
 
 
 async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str) -> None:
