@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from streamtools.events import (
     SourceEvent,
     UIEvent,
     Warning,
+    read_ui_event,
 )
 from streamtools.outputs import validate
 from streamtools.runs import LostRun, RedisStore, Run, Runs
@@ -33,6 +35,7 @@ from streamtools.stream.reading import awaited
 from streamtools.tools import Approve, MemoryLedger, Tool, ToolContext
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, native, text_of, weather
+from tests.serving.test_asgi_websockets import conversing, hear, say, talking
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.collected import collecting, context_of
 from tests.support.cut_client import CutClient
@@ -201,22 +204,24 @@ TWO_STEPS: list[list[str | SourceEvent]] = [
 ]
 
 
+def two_steps(ran: Callable[[str], object], **more: Any) -> Any:
+    """Return a chat with text, reasoning, two calls and a question. `ran` is called with the city of each call."""
+
+    async def look(city: str) -> None:
+        """Look."""
+        ran(city)
+
+    tools = [Tool(look, name="weather"), Tool(look, name="sign", requires_approval=True)]
+    return chat(Interruptible(TWO_STEPS, "vllm"), ASK, tools=tools, approvals=ApprovalOptions(ask="now"), **more)
+
+
 async def test_a_log_can_be_continued_after_each_event(server: RedisServer, prefix: str) -> None:
     """No tool runs again, because the log has its start before the tool starts."""
-
-    def make(ran: Callable[[str], object], **more: Any) -> Any:
-        async def look(city: str) -> None:
-            """Look."""
-            ran(city)
-
-        tools = [Tool(look, name="weather"), Tool(look, name="sign", requires_approval=True)]
-        return chat(Interruptible(TWO_STEPS, "vllm"), ASK, tools=tools, approvals=ApprovalOptions(ask="now"), **more)
-
     started: dict[str, int] = {}  # by city: how many events the log had when the tool started
     log: list[UIEvent] = []
     decided: dict[str, Any] = {}
     async with Runs(RedisStore(server.url, prefix=prefix, recover=lambda lost: None)) as runs:
-        run = await runs.start(make(lambda city: started.setdefault(city, leased.written)), owner="ann")
+        run = await runs.start(two_steps(lambda city: started.setdefault(city, leased.written)), owner="ann")
         leased: Any = run.journal.driven
         async for event in run.attach():
             assert event.seq <= leased.written
@@ -227,7 +232,7 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
     for cut in range(len(log)):
         ran = [city for city, seq in started.items() if seq <= cut]
         lost = LostRun(run.id, "ann", None, None, 1, log[:cut], decisions=decided if cut >= decided_at else {})
-        async with make(ran.append, continue_from=lost) as stream:
+        async with two_steps(ran.append, continue_from=lost) as stream:
             events = log[:cut]
             while not (events and isinstance(events[-1], Done)):
                 for question in stream.questions:
@@ -237,6 +242,36 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert text_of(events) == text_of(log) == stream.result.text
         assert len(ran) == len(set(ran))
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_websockets_get_one_answer(server: RedisServer, prefix: str, crashes: bool) -> None:
+    """One is connected to the process that crashes or closes, and one to the next, where its client approves a call."""
+    ran: list[str] = []
+    site = Site(server, prefix, partial(two_steps, ran.append), lease=LEASE if crashes else 60.0)
+    async with site.processes() as (here, there):
+        run = await here.start(site.make(), owner="ann")
+        first, second = (
+            conversing(lambda *message: None, runs=runs, owner="ann", exclude=()) for runs in (here, there)
+        )
+        async with talking(first) as one, talking(second) as other:
+            for client in (one, other):
+                await say(client, {"resume": 0, "run_id": run.id})
+            seen = await hear(one, "approval-requested")
+            assert seen == await hear(other, "approval-requested")
+            if crashes:
+                site.cut.cut()
+            else:
+                await here.aclose()
+            frames = [*seen, *await hear(other, "warning")]
+            assert (Code.OWNER_LOST, "Rome") == (frames[-1]["code"], seen[-1]["call"]["arguments"]["city"])
+            await say(other, {"call_id": seen[-1]["call"]["id"], "decision": "approve"})
+            frames += await hear(other)
+            site.cut.restore()
+            assert frames == [*seen, *await hear(one)]
+    validate(events := [read_ui_event(json.dumps(frame)) for frame in frames])
+    assert text_of(events) == "Let me look. It is sunny in Oslo, and in Rome as well."
+    assert ["Oslo", "Rome"] == ran
 
 
 async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str) -> None:
