@@ -19,7 +19,7 @@ import anyio.lowlevel
 from streamtools.errors import check_methods, described, has_methods
 from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.tools.cancellation import is_failure
+from streamtools.tools.cancellation import is_failure, is_stray
 
 log = Logger(__name__)
 
@@ -32,11 +32,20 @@ CLOSE_TIMEOUT = 10.0
 
 
 async def awaited(returned: Awaitable[_Returned] | _Returned) -> _Returned:
-    """Return the result of a function that may be asynchronous, and that returns a stream or None."""
+    """Return the result of a function that may be asynchronous, and that returns a stream or None.
+
+    Raises RuntimeError if the function awaited a task that was cancelled, because a `CancelledError` would cancel the
+    task group of the caller.
+    """
     # A stream may be awaitable itself, so its type tells a chat from a coroutine.
     if returned is None or isinstance(returned, AbstractAsyncContextManager):
         return returned
-    return await cast("Awaitable[_Returned]", returned)
+    try:
+        return await cast("Awaitable[_Returned]", returned)
+    except BaseException as error:
+        if is_stray(error):
+            raise RuntimeError("the function awaited a task that was cancelled") from error
+        raise
 
 
 class EventSource(Protocol):

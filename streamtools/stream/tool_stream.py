@@ -624,6 +624,8 @@ class StreamRun:
         outcomes = self.collector.restore(logged, lost.recorded)
         self._opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:
+            if step.started and not self.steps.executes:
+                raise ValueError("`continue_from` has calls that have started: write tools=[...]")
             self.steps.restore(step, outcomes, lost.decisions)
 
     def open_with(self, events: Sequence[UIEvent]) -> None:

@@ -380,9 +380,10 @@ class Runner:
             await send(Progress(call.id, progress, seq=self.number()))
 
         try:
-            tool = execution.tool or self.registry.find(call.name)
-            if call.id in self.started and self.options.ledger is None and not tool.idempotent:
+            is_idempotent = execution.tool is not None and execution.tool.idempotent
+            if call.id in self.started and self.options.ledger is None and not is_idempotent:
                 raise OutcomeUnknown.of(call)
+            tool = execution.tool or self.registry.find(call.name)
             context = ToolContext(call.id, call.name, state=self.options.state, report=report)
             if not tool.is_async:
                 execution.thread = Thread(self.threads, call.name, call.id)

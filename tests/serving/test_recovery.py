@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
@@ -127,11 +128,11 @@ async def test_a_reader_gets_one_answer(server: RedisServer, prefix: str, name: 
         assert ("ann", "c", {"asked": "Hello?"}, 1) == (lost.owner, lost.conversation, lost.note, lost.attempt)
 
 
-@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize(("idempotent", "is_known"), [(False, True), (True, True), (True, False)])
 async def test_a_tool_of_a_crashed_process(
-    server: RedisServer, prefix: str, idempotent: bool, caplog: pytest.LogCaptureFixture
+    server: RedisServer, prefix: str, idempotent: bool, is_known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It runs again only if it is idempotent, with the same id. Otherwise its outcome is unknown."""
+    """It runs again only if it is idempotent, with the same id. Otherwise, or without it, its outcome is unknown."""
     ids: list[str] = []
 
     async def slow(context: ToolContext) -> str:
@@ -143,12 +144,13 @@ async def test_a_tool_of_a_crashed_process(
 
     def make(**more: Any) -> Any:
         model = ScriptedModel(["Done."] if more else [calls(("slow", {}))])
-        return chat(model, ASK, tools=[Tool(slow, idempotent=idempotent)], **more)
+        return chat(model, ASK, tools=[Tool(slow, idempotent=idempotent)] if is_known or not more else [], **more)
 
     with collecting() as collected, caplog.at_level("INFO", "streamtools.serving"):
         events = await Site(server, prefix, make).read(lambda event, run: isinstance(event, Executing))
 
-    assert ids == ["n0"] * (2 if idempotent else 1)
+    runs_again = idempotent and is_known
+    assert ids == ["n0"] * (2 if runs_again else 1)
     for name in ("runs.lost", "runs.recovered", "calls.unknown"):
         assert 1 == collected.total(f"streamtools.{name}")
     (gap,) = collected.sums("streamtools.runs.gap")
@@ -157,7 +159,7 @@ async def test_a_tool_of_a_crashed_process(
     assert {"handed_over": False, "gap": gap, "steps": 1, "unknown_calls": ["slow:n0"]}.items() <= logged.items()
     assert logged["owner_hash"] == hashlib.sha256(b"ann").hexdigest()[:16]
     (end,) = [event for event in events if isinstance(event, Executed | Error)]
-    assert isinstance(end, Executed) == idempotent
+    assert isinstance(end, Executed) == runs_again
     assert isinstance(end, Executed) or end.code is Code.OUTCOME_UNKNOWN
     assert text_of(events) == "Done."
 
@@ -363,7 +365,7 @@ class NotRead(NotEntered):
         return events()
 
 
-HOW = ["raises", "none", "other run", "fails", "not entered", "not read", "never returns"]
+HOW = ["raises", "is cancelled", "none", "other run", "fails", "not entered", "not read", "never returns"]
 
 
 @pytest.mark.parametrize("most", [3, 10])
@@ -374,6 +376,8 @@ async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix:
             return weather_chat("native calls", None, most)()
         if how == "raises":
             raise ValueError("no model")
+        if how == "is cancelled":
+            raise asyncio.CancelledError
         if how == "never returns":
             return anyio.sleep_forever()
         if how == "none":
