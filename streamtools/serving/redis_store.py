@@ -45,7 +45,7 @@ from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import LostRun, end_lost_run, has_failed, missing_events, unknown_calls
+from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, has_failed, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
@@ -353,7 +353,7 @@ class RedisStore(Checked):
             lost = replace(lost, trace=run.trace, copied=run.copied)
             if not run.stop_requested and await self._continue(process, leased, lost):
                 return
-            closing, result = end_lost_run(run_id, events, recorded, was_stopped=run.stop_requested)
+            closing, result = end_lost_run(run_id, events, recorded, None if run.stop_requested else PROCESS_ENDED)
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
@@ -399,6 +399,8 @@ class RedisStore(Checked):
             if stream is None or leased.is_fenced:
                 await close(stream)
                 return leased.is_fenced  # another process may have taken the run over meanwhile
+            if leased.key in self._running:  # until it is refused: a new run that has the same id
+                raise OwnerUnreachable("This process cannot continue the run yet.")
             continued = self._admit(stream, lost)
         except Exception as error:
             await close(stream)

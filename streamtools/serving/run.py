@@ -467,8 +467,8 @@ class Run(AsyncOnly, Checked, Deciding):
         message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
         if not self.has_done and (lost := self._lost) is not None and self.journal.last == lost.last:
             # The stream could not be entered, or it has no event.
-            was_stopped, recorded = driver.is_cancelled, lost.recorded or None
-            events, result = end_lost_run(self.id, lost.events, recorded, was_stopped=was_stopped, message=message)
+            fault = None if driver.is_cancelled else message
+            events, result = end_lost_run(self.id, lost.events, lost.recorded or None, fault)
             self._collector, self._final = None, self._final._replace(result=result)
             for event in events:
                 await self.take(event)

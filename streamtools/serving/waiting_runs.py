@@ -23,7 +23,7 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import MemoryEventLog, MemoryReader
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import end_lost_run
+from streamtools.stream.lost_run import PROCESS_ENDED, end_lost_run
 from streamtools.stream.result import TurnResult
 from streamtools.tools import Decision
 from streamtools.tools.ledger import entries_of
@@ -141,7 +141,7 @@ class WaitingRuns:
         assert run.suspension is not None
         calls |= await entries_of(self._ledger, run.suspension.run_id)
         earlier = await run.events_for_next()
-        closing, result = end_lost_run(run.next_id, earlier, calls, was_stopped=state.stop_requested)
+        closing, result = end_lost_run(run.next_id, earlier, calls, None if state.stop_requested else PROCESS_ENDED)
         log, name, note = run.journal.event_log, run.conversation, run.note
         lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note)
         lost.copied = earlier[-1].seq if earlier else 0

@@ -138,17 +138,20 @@ class Collector:
             elif isinstance(event, StepEnd):
                 self.record(_outcomes_of(step, recorded))
             elif isinstance(event, Warning) and event.code is Code.OWNER_LOST and not step.is_answered:
+                self.collect()
                 self._keep_text_only()
             step.add(event)
             self.take((event,))
+        self.collect()
         if logged.open is not None and not logged.open.is_answered:
             self._keep_text_only()
-        self.collect()
         return [] if logged.open is None else _outcomes_of(step, recorded)
 
     def _keep_text_only(self) -> None:
-        self.collect()
+        """Keep only the text of the open step, because another answer continues it."""
         self._parts.keep_text_only()
+        for id in [id for id, result in self._results.items() if result is not None and result.dialect == NATIVE]:
+            del self._results[id]
 
     @property
     def step_text(self) -> str:
@@ -239,7 +242,7 @@ class Collector:
                 self._add_error(event)
             case Warning():
                 if event.code is Code.FAILED_OVER:
-                    self._parts.keep_text_only()
+                    self._keep_text_only()
                 if len(result.warnings) < MAX_WARNINGS:
                     self.size += len(event.raw or "")
                     result.warnings.append(event)

@@ -21,7 +21,7 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import Entry, call_key
 
-_PROCESS_ENDED = "the process of the run ended"
+PROCESS_ENDED = "the process of the run ended"
 
 
 @dataclass(frozen=True)
@@ -89,24 +89,19 @@ def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) 
 
 
 def end_lost_run(
-    run_id: str,
-    events: Sequence[UIEvent],
-    recorded: Mapping[str, Entry] | None,
-    *,
-    was_stopped: bool = False,
-    message: str = _PROCESS_ENDED,
+    run_id: str, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None, fault: str | None = PROCESS_ENDED
 ) -> tuple[list[UIEvent], TurnResult]:
     """Return the events that end the run, up to `done`, and its result.
 
     `events` are the events in its log. `recorded` are its calls in the ledger, as `entries_of` returns them, or None
-    without a ledger. The run ends as cancelled if it `was_stopped`. Otherwise it fails, with this `message`.
+    without a ledger. The run fails with the message `fault`. If this is None, the run was stopped: it is cancelled.
     """
     logged, machine, collector = LoggedRun(events), StreamMachine(run_id=run_id), Collector(())
     step = logged.open
     if step is not None and step.calls:
         step.is_answered = True
     collector.restore(logged, recorded or {})
-    closing = machine.restore(logged, Code.TRUNCATED, f"{_PROCESS_ENDED} while the call was written")
+    closing = machine.restore(logged, Code.TRUNCATED, f"{PROCESS_ENDED} while the call was written")
     for call in machine.take_runnable():
         assert step is not None  # it has the call
         is_started = call.id in step.started
@@ -116,10 +111,10 @@ def end_lost_run(
         if not end:
             machine.leave_pending([call])
         closing += machine.number_all(end)
-    if was_stopped:
+    if fault is None:
         closing += machine.cancel()
     else:
-        closing += machine.feed(SourceError(message, Code.STREAM_INTERRUPTED)) + machine.close()
+        closing += machine.feed(SourceError(fault, Code.STREAM_INTERRUPTED)) + machine.close()
     collector.take(closing)
     return closing, collector.read()
 
@@ -135,6 +130,6 @@ def _end_of_call(
     if (recorded is not None or (is_asked and not is_started)) and entry is None:
         if not is_started:
             return []
-        return [Error(Code.TOOL_CANCELLED, f"{_PROCESS_ENDED} before the tool started", call_id=call.id, call=call)]
-    text = f"{_PROCESS_ENDED}, and the effect of the tool is unknown"
+        return [Error(Code.TOOL_CANCELLED, f"{PROCESS_ENDED} before the tool started", call_id=call.id, call=call)]
+    text = f"{PROCESS_ENDED}, and the effect of the tool is unknown"
     return [Error(Code.OUTCOME_UNKNOWN, text, call_id=call.id, call=call)]
