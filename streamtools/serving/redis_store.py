@@ -45,7 +45,7 @@ from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, has_failed, missing_events, unknown_calls
+from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is_ending, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
@@ -377,7 +377,7 @@ class RedisStore(Checked):
         events, calls = lost.events, [entry.call for entry in lost.recorded.values()]
         added = missing_events(events, calls) if events else []
         resumes = lost.id.endswith(NEXT) and not _has_answer([*events, *added], lost.copied)
-        may_recover = self._recover is not None and not has_failed(events)
+        may_recover = self._recover is not None and not is_ending(events)
         has_all_events = not events or events[0].seq == 1
         if lost.attempt > self._max_recoveries or not has_all_events or not (resumes or may_recover):
             return False

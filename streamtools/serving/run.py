@@ -369,8 +369,6 @@ class Run(AsyncOnly, Checked, Deciding):
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
-        elif self._collector is not None and self._lost is not None:
-            self._collector.take([event for event in self._lost.events if event.seq > self.copied])
         self.trace = getattr(events, "trace", "")
         self.journal.begin()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:

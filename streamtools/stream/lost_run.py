@@ -67,9 +67,11 @@ def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | Non
     return [call for call in started if call.id not in ended]
 
 
-def has_failed(events: Iterable[UIEvent]) -> bool:
-    """Return whether the events report the failure of the run, so that only its end is missing."""
-    return LoggedRun(events).has_failed
+def is_ending(events: Iterable[UIEvent]) -> bool:
+    """Return whether the run has failed, or was stopped in an answer, so that only its end is missing."""
+    logged = LoggedRun(events)
+    was_stopped = logged.finish_reason is None and logged.open is None and not logged.awaits_answer
+    return logged.has_failed or was_stopped
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:
@@ -112,6 +114,7 @@ def end_lost_run(
             machine.leave_pending([call])
         closing += machine.number_all(end)
     if fault is None:
+        machine.expect_answer()  # otherwise, a run that was stopped after a step would count as finished
         closing += machine.cancel()
     else:
         closing += machine.feed(SourceError(fault, Code.STREAM_INTERRUPTED)) + machine.close()

@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from streamtools import ApprovalOptions, RunnerOptions, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
-from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
+from streamtools.events import Done, Error, Executed, Executing, Start, StepEnd, StepStart, UIEvent
 from streamtools.outputs import validate
 from streamtools.recording import shipped
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import end_lost_run
+from streamtools.stream.lost_run import end_lost_run, is_ending
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import Entry, call_key
@@ -80,6 +80,11 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
         done = end[-1]
         assert isinstance(done, Done)
         assert "failed" == done.reason
+        stopped, _ = end_lost_run("r", said, known[knows], None)
+        validate([*said, *stopped])
+        assert isinstance(stopped[-1], Done)
+        failures = [event for event in said if isinstance(event, Error) and event.call_id is None]
+        assert stopped[-1].reason == ("failed" if failures else "cancelled")
         at_work = {event.call.id for event in said if isinstance(event, Executing)}
         over = {event.call.id for event in said if isinstance(event, Executed)}
         over |= {event.call_id for event in said if isinstance(event, Error) and event.call_id}
@@ -90,6 +95,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
                 assert id in ends
             else:
                 assert faults[id] is (Code.TOOL_CANCELLED if knows == "not begun" else Code.OUTCOME_UNKNOWN)
+    assert is_ending([StepStart(1), StepEnd(1, None)])
     assert [Start, Error, Done] == [type(event) for event in end_lost_run("r", [], known[knows])[0]]
 
 

@@ -35,7 +35,7 @@ from streamtools.serving import redis_store
 from streamtools.stream.reading import awaited
 from streamtools.tools import Approve, MemoryLedger, Tool, ToolContext
 from streamtools.tools.redis_client import open_client
-from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, native, text_of, weather
+from tests.chat.test_continued_chat import ANSWERS, ASK, Interruptible, forecast, native, text_of, weather
 from tests.serving.test_asgi_websockets import conversing, hear, say, talking
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.collected import collecting, context_of
@@ -109,23 +109,6 @@ def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 def is_last(event: UIEvent, run: Run) -> bool:
     return event.seq == run.journal.last
-
-
-@pytest.mark.parametrize("name", ["text", "native calls", "calls in text"])
-async def test_a_reader_gets_one_answer(server: RedisServer, prefix: str, name: str) -> None:
-    """Its process crashes while the model answers or before it does."""
-    async with weather_chat(name, None)() as stream:
-        whole = [event async for event in stream]
-    for most in (0, 3, 7, 13):
-        RAN.clear()
-        ledger = MemoryLedger()
-        site = Site(server, f"{prefix}{most}", weather_chat(name, ledger, most), ledger=ledger)
-        events = await site.read(is_last)
-        assert text_of(events) == text_of(whole)
-        assert [Code.OWNER_LOST] == [event.code for event in events if isinstance(event, Warning)]
-        assert len(RAN) == sum(isinstance(event, Executed) for event in whole)
-        (lost,) = site.losses
-        assert ("ann", "c", {"asked": "Hello?"}, 1) == (lost.owner, lost.conversation, lost.note, lost.attempt)
 
 
 @pytest.mark.parametrize(("idempotent", "is_known"), [(False, True), (True, True), (True, False)])
@@ -371,9 +354,11 @@ HOW = ["raises", "is cancelled", "none", "other run", "fails", "not entered", "n
 @pytest.mark.parametrize("most", [3, 10])
 @pytest.mark.parametrize("how", HOW)
 async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix: str, how: str, most: int) -> None:
+    ledger = MemoryLedger()
+
     def make(continue_from: LostRun | None = None) -> Any:
         if continue_from is None:
-            return weather_chat("native calls", None, most)()
+            return weather_chat("native calls", ledger, most)()
         if how == "raises":
             raise ValueError("no model")
         if how == "is cancelled":
@@ -386,7 +371,7 @@ async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix:
         more = {"run_id": "other"} if how == "other run" else {"continue_from": continue_from}
         return kind(ScriptedModel([OSError("gone")]), ASK, tools=[weather], **more)
 
-    done = (await Site(server, prefix, make, max_outage=LEASE).read(is_last))[-1]
+    done = (await Site(server, prefix, make, max_outage=LEASE, ledger=ledger).read(is_last))[-1]
     assert isinstance(done, Done)
     assert done.reason == "failed"
 

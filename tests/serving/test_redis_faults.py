@@ -10,20 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolStream, chat
-from streamtools.conversation import ScriptedModel
-from streamtools.errors import Code, OwnerUnreachable
-from streamtools.events import Done, Error, ProviderCompleted, Text, UIEvent, Warning
+from streamtools import ToolStream
+from streamtools.errors import OwnerUnreachable
+from streamtools.events import Done, ProviderCompleted, Text, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
-from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
-from tests.support.stories import Script, WaitingTool, story, texts
+from tests.support.stories import Script, story, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 
@@ -75,46 +72,6 @@ async def test_a_disconnected_owner_loses_its_run(server: RedisServer, prefix: s
         assert ("a", "failed") == (mine.text, mine.reason)
         assert mine == await found.wait()
         assert taken == await read((await there.find(run.id, owner="ann")).attach())
-
-
-@pytest.mark.parametrize("known", [False, True])
-async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix: str, known: bool) -> None:
-    """A call that waits for an approval is pending, and so is one that the ledger does not have."""
-    tool = WaitingTool()
-    bank = Bank()
-    ledger = MemoryLedger()
-    said = calls(("wait", {}), ("pay", ANN))
-    async with cuttable(server, prefix=prefix, ledger=ledger if known else None) as (here, there, cut):
-        tools = [tool.wait, *bank.tools]
-        stream = chat(
-            ScriptedModel([said, "Done."]),
-            [QUESTION],
-            tools=tools,
-            approvals=ApprovalOptions(ask="now"),
-            runner=RunnerOptions(ledger=ledger),
-        )
-        run = await here.start(stream, owner="ann")
-        found = await there.find(run.id, owner="ann")
-        taken = list[UIEvent]()
-        with anyio.fail_after(20):
-            async for event in found.attach():
-                taken.append(event)
-                if {"executing", "approval-requested"} <= {each.type for each in taken}:
-                    cut.cut()
-        validate(taken)
-        errors = [event for event in taken if isinstance(event, Error)]
-        assert [Code.OUTCOME_UNKNOWN, Code.STREAM_INTERRUPTED] == [each.code for each in errors]
-        assert errors[0].call is not None
-        assert "wait" == errors[0].call.name
-        assert isinstance(taken[-1], Done)
-        assert ["pay"] == [call.name for call in taken[-1].pending]
-        with pytest.raises(OwnerUnreachable):  # the process that has lost the run does not know the end
-            await run.approve(taken[-1].pending[0].id)
-        with anyio.fail_after(20):
-            await anyio.wait_all_tasks_blocked()
-            cut.restore()
-            await run.stop()
-    assert [] == bank.paid
 
 
 async def test_an_unreachable_owner(server: RedisServer, prefix: str) -> None:

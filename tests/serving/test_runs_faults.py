@@ -367,18 +367,6 @@ async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: s
     assert 2 * [["start", "done cancelled: None (None)"]] == [story(await read(run.attach())) for run in started]
 
 
-@pytest.mark.parametrize("error", [ValueError("a"), ExceptionGroup("both", [ValueError("a"), KeyError("b")])])
-async def test_a_failed_run_does_not_end_other_runs(error: BaseException) -> None:
-    async with Runs() as runs:
-        other = await runs.start(held("a"), owner="ann")
-        run = await runs.start(giving(error=error), owner="ann")
-        assert BROKEN == story(await read(run.attach()))
-        with pytest.raises(type(error)):
-            await run.wait()
-        await anyio.wait_all_tasks_blocked()
-        assert not other.ended
-
-
 async def test_readers_get_done_before_the_stream_is_closed() -> None:
     """State that the stream sets when it is closed is there after `wait`."""
     kept: list[str] = []
