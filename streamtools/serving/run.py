@@ -211,8 +211,8 @@ class Run(AsyncOnly, Checked, Deciding):
         ValueError if `decision` is neither a decision nor a bool.
         """
         decision = read_decision(call_id, decision)
-        if self.journal.is_lost and not self.ended:
-            raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
+        if self._driver is not None and (self.journal.is_lost or (self._lost is not None and not self.is_entered)):
+            raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
         if self.continued is not None:
             await self.continued.decide(call_id, decision)
         elif isinstance(self._events, Decidable):

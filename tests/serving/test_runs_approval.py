@@ -8,9 +8,9 @@ import pytest
 
 from streamtools import ApprovalOptions, chat, replay
 from streamtools.conversation import ScriptedModel
-from streamtools.errors import Code, DecisionRefused
+from streamtools.errors import Code, DecisionRefused, OwnerUnreachable
 from streamtools.recording import shipped
-from streamtools.runs import Runs
+from streamtools.runs import LostRun, MemoryEventLog, Run, Runs
 from streamtools.tools import Approve
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
@@ -87,3 +87,11 @@ async def test_a_run_without_questions() -> None:
             with pytest.raises(DecisionRefused):
                 await decide("n0")
         await run.wait()
+
+
+async def test_a_decision_before_a_continued_run_is_entered() -> None:
+    """It may be repeated, because the call may still wait."""
+    lost = LostRun("r", "ann", None, None, 1, [])
+    run = Run(replay(shipped()["tilde-call"]), "r", "ann", MemoryEventLog(), lost=lost)
+    with pytest.raises(OwnerUnreachable):
+        await run.approve("n0")
