@@ -58,11 +58,6 @@ class Journal:
         self._retry_at = -math.inf  # after a timeout, the earliest time of the next write
 
     @property
-    def outlives_process(self) -> bool:
-        """Whether another process continues the run when this process closes."""
-        return False
-
-    @property
     def is_lost(self) -> bool:
         """Whether another process has taken the run over."""
         return False
@@ -73,7 +68,11 @@ class Journal:
         The written event has the next `seq` of the run. A run starts with a `start` that holds the id of the run. If
         the first event has another type, a `start` is written before it.
         """
-        await self._write(self._number(event))
+        for numbered in self._number(event):
+            if self.never_waits:
+                self._append(numbered)
+            else:
+                await self._append_and_wait(numbered)
         return type(event) is Done
 
     def write_now(self, event: UIEvent) -> None:
@@ -115,12 +114,11 @@ class Journal:
                 scope.cancel()
         self._closed = True
 
-    def unlogged_end(self, after: int) -> list[UIEvent]:
-        """Return the last events of the run, after the seq `after`, if they could not be written; otherwise []."""
+    def unlogged_end(self, after: int) -> UIEvent | None:
+        """Return the event of the run to read after the seq `after`, if the end of the run could not be written."""
         if self.done is None or not (self._closed and self._last_missing and self.logged <= after < self.done.seq):
-            return []
-        has_gap = max(after, self.logged) < self.done.seq - 1
-        return [*([resync(self.done.seq - 1)] if has_gap else []), self.done]
+            return None
+        return self.done if after == self.done.seq - 1 else resync(self.done.seq - 1)
 
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
         """Return the events to write for `event`: none, the event, or a `start` and the event. Each gets its `seq`."""
@@ -136,13 +134,6 @@ class Journal:
         if type(last) is Done:
             self.done = last
         return events
-
-    async def _write(self, numbered: Sequence[UIEvent]) -> None:
-        for event in numbered:
-            if self.never_waits:
-                self._append(event)
-            else:
-                await self._append_and_wait(event)
 
     def _append(self, event: UIEvent) -> None:
         cast("MemoryEventLog", self.event_log).add(self.key, event)
@@ -263,8 +254,8 @@ class Attachment(AsyncOnly):
         """Return the next event of a log. If this is cancelled, the next read starts from the same position."""
         journal = self._journal
         while not self._detached:
-            if end := journal.unlogged_end(self.position):
-                return end[0]
+            if (event := journal.unlogged_end(self.position)) is not None:
+                return event
             with anyio.CancelScope() as scope:
                 self._waiting.add(scope)
                 journal.waiting_reads.add(scope)

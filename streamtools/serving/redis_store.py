@@ -239,7 +239,7 @@ class RedisStore(Checked):
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         leased.logs_first = self.recovers
         run.journal = RedisJournal(self, run, process, leased)
-        run.is_stored = True
+        run.is_stored, run.outlives_process = True, self.recovers or run.id.endswith(NEXT)
 
     # The runs of all processes.
 
@@ -359,7 +359,7 @@ class RedisStore(Checked):
             raise
         done = closing.pop()
         _add_events(process, leased, closing)
-        leased.final = done.seq, done.to_json().encode(), stored_result.dump(result)
+        leased.final = done.seq, done.to_json().encode(), stored_result.dump(StoredEnd(result))
         process.write_soon(leased)
 
     async def _entries_of(self, run_id: str) -> dict[str, Entry]:
@@ -504,10 +504,6 @@ class RedisJournal(Journal):
             self._process.store_soon(self._leased.meta_key, "trace", self._run.trace)
 
     @property
-    def outlives_process(self) -> bool:
-        return self._store.recovers or self._run.id.endswith(NEXT)
-
-    @property
     def is_lost(self) -> bool:
         return self._leased.is_fenced
 
@@ -524,7 +520,7 @@ class RedisJournal(Journal):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
     def _append(self, event: UIEvent) -> None:
-        if self._run.is_cut and self.outlives_process:
+        if self._run.is_cut and self._run.outlives_process:
             self._leased.is_released = True
             self._process.write_soon(self._leased)
             return
@@ -544,7 +540,7 @@ class RedisJournal(Journal):
             return run.dump()
         except Exception as error:  # other processes then receive a result that has only a reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
-            return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
+            return stored_result.dump(StoredEnd(TurnResult(reason=self.done.reason if self.done else None)))
 
     async def flush(self) -> StoredEnd | None:
         with anyio.move_on_after(END_TIMEOUT_S) as scope:
@@ -574,15 +570,12 @@ class RemoteRun(Run):
 
     def __init__(self, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
+        self.outlives_process = True
         self.stop_requested = False
         """Whether a user has stopped the run. Its process may have ended before it could stop it."""
         self._process = process
         self._key = self.journal.key
         self.journal.readable.set()
-
-    @property
-    def outlives_process(self) -> bool:
-        return True
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader that fetches the result of the run before it returns `done`."""

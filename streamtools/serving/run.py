@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, OwnerUnreachable
+from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
@@ -88,7 +88,7 @@ class Run(AsyncOnly, Checked, Deciding):
         """Whether the stream may replace steps that readers have already received."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
-        self._final = StoredEnd(TurnResult(), None, [], {})  # complete after the run has ended
+        self._final = StoredEnd(TurnResult())  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
         self._lost = lost  # the run that this one continues: a lost one, or the log of a continuation that begins
@@ -105,6 +105,8 @@ class Run(AsyncOnly, Checked, Deciding):
         """True if the run was stopped because no client has read it."""
         self.is_stored = False
         """Whether other processes find the run."""
+        self.outlives_process = False
+        """Whether another process drives the run, or continues it when this process closes."""
         self.trace = ""
         """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
         self.next_log: LostRun | None = None
@@ -181,7 +183,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     def dump(self) -> bytes:
         """Return the stored form of the end of the run, for `load`."""
-        return stored_result.dump(*self._current_end())
+        return stored_result.dump(self._current_end())
 
     def _current_end(self) -> StoredEnd:
         suspension = self.suspension
@@ -211,16 +213,14 @@ class Run(AsyncOnly, Checked, Deciding):
         ValueError if `decision` is neither a decision nor a bool.
         """
         decision = read_decision(call_id, decision)
-        if self._driver is not None and (self.journal.is_lost or (self._lost is not None and not self.is_entered)):
-            raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
+        if self._driver is not None:
+            if self._lost is not None and not self.is_entered:
+                raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
+            await self.journal.check_lease()
         if self.continued is not None:
             await self.continued.decide(call_id, decision)
         elif isinstance(self._events, Decidable):
-            try:
-                self._events.decide(call_id, decision)
-            except DecisionRefused:
-                await self.journal.check_lease()
-                raise
+            self._events.decide(call_id, decision)
             await self.journal.record_decision(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
         elif call_id in self.decisions:
@@ -296,11 +296,6 @@ class Run(AsyncOnly, Checked, Deciding):
         if self._driver is not None and not (self.has_done or self._driver.is_cancelled):
             self.is_cut = True
         self.cancel()
-
-    @property
-    def outlives_process(self) -> bool:
-        """Whether another process drives the run, or continues it when this process closes."""
-        return self.journal.outlives_process
 
     @property
     def is_entered(self) -> bool:
@@ -410,7 +405,7 @@ class Run(AsyncOnly, Checked, Deciding):
             self.journal.close()
             end, done = stored or self._current_end(), self.journal.done
             if not stored and done is not None and done.reason == "failed" and end.result.reason == "waiting":
-                end = StoredEnd(replace(end.result, reason="failed"), None, [], {})
+                end = StoredEnd(replace(end.result, reason="failed"))
             self._final, self.decisions = end, end.decisions
             self._driver = self._collector = None
             try:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakValueDictionary
@@ -20,7 +19,16 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from streamtools.errors import AsyncOnly, Checked, ClosedError, Draining, RunNotFound, TooManyRuns, check_number
+from streamtools.errors import (
+    AsyncOnly,
+    Checked,
+    ClosedError,
+    Draining,
+    RunNotFound,
+    TooManyRuns,
+    check_kind,
+    check_number,
+)
 from streamtools.logs import Logger
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
@@ -108,18 +116,14 @@ class Runs(Checked, AsyncOnly):
         if self._store is not None and stop_when_abandoned is not None:
             stop_when_abandoned += self._store.lease  # readers in other processes are reported late, at most by this
         self._grace = grace
-        self._shutdown = shutdown
-        # Used if the context ends before the shutdown of the application.
-        self._context_shutdown = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
-        self._running: dict[str, Run] = {}  # by log key
-        self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time until which the run is kept, oldest first
-        self._expiries: list[tuple[float, str]] = []  # a heap: the same times with their log keys
-        self._latest: dict[str, Run] = {}  # the last run of a conversation, by `log_key(owner, conversation)`
-        self._by_owner: dict[str, dict[str, Run]] = {}  # for each user: the runs by id, the oldest first
+        self._shutdown = Shutdown(drain or 0.0) if shutdown is None else shutdown
+        self._runs: dict[str, Run] = {}  # by log key: the started runs that are found, the oldest first
+        self._running: dict[str, Run] = {}  # by log key: the runs that have not ended
+        self._kept: dict[str, float] = {}  # by log key: the time until which an ended run is kept, in the order of ends
         self._stack = AsyncExitStack()
         self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
-        self._closed = False
+        self._was_entered = False
         if resume is not None and self._store is None and ledger is None:
             hint = "Runs(resume=resume, ledger=ledger), with the ledger of RunnerOptions"
             raise ValueError(f"`resume` needs a place where waiting runs are stored: write {hint}.")
@@ -141,8 +145,9 @@ class Runs(Checked, AsyncOnly):
         self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # see `_chain_of`
 
     async def __aenter__(self) -> Self:
-        if self._tasks is not None or self._closed:
+        if self._was_entered:
             raise ClosedError("Runs can be entered only once.")
+        self._was_entered = True
         if self._store is not None:
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -155,7 +160,7 @@ class Runs(Checked, AsyncOnly):
     ) -> None:
         assert self._tasks is not None
         if error is not None:  # do not wait for the runs to finish
-            self._context_shutdown.end()
+            self._shutdown.end()
         passed: tuple[type[BaseException] | None, BaseException | None] = (None, None)
         try:
             if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -199,6 +204,7 @@ class Runs(Checked, AsyncOnly):
             if owner == "":  # all users without a login would share their runs
                 raise ValueError("`owner` must not be empty: pass the id of the user.")
             check_startable(stream)
+            check_kind("the id of a conversation", conversation, str, optional=True)
             run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
             if run_id.endswith(NEXT):
                 raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
@@ -208,20 +214,17 @@ class Runs(Checked, AsyncOnly):
             raise
 
     async def _start(self, run: Run) -> Run:
-        latest_key = None if run.conversation is None else log_key(run.owner, run.conversation)
-        limit, runs = self._max_per_owner, self._by_owner.get(run.owner, {})
-        if limit is not None and sum(not each.ended for each in runs.values()) >= limit:
+        limit = self._max_per_owner
+        if limit is not None and sum(each.owner == run.owner for each in self._running.values()) >= limit:
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
         tasks = self._admit(run)
         if self._store is not None:
             try:
-                await self._store.begin(run, max_per_owner=self._max_per_owner)
+                await self._store.begin(run, max_per_owner=limit)
             except BaseException:
                 del self._running[run.journal.key]
-                self._remove_from_indexes(run)
                 raise
-        if latest_key is not None:
-            self._latest[latest_key] = run
+        self._runs[run.journal.key] = run
         tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
 
@@ -230,9 +233,9 @@ class Runs(Checked, AsyncOnly):
         if (run_id := getattr(stream, "run_id", None)) != lost.id:
             raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
         run = self._continuation(stream, lost)
-        if run.journal.key in self._kept:  # this process had lost the run
-            self._forget_kept(run.journal.key)
+        self._forget(run.journal.key)  # if this process had lost the run
         self._admit(run)
+        self._runs[run.journal.key] = run
         return run
 
     def _continuation(self, stream: Startable, lost: LostRun) -> Run:
@@ -270,8 +273,7 @@ class Runs(Checked, AsyncOnly):
     async def _lookup(self, run_id: str, owner: str) -> Run:
         """Return the run with this id, even if another run continues it."""
         self._forget_expired()
-        key = log_key(owner, run_id)
-        run = self._running.get(key) or (self._kept[key][1] if key in self._kept else None)
+        run = self._runs.get(log_key(owner, run_id))
         if run is not None and (self._store is None or run.is_stored):
             return run
         if self._place is None:
@@ -296,7 +298,7 @@ class Runs(Checked, AsyncOnly):
                     break
                 run = await self._continue(run)
         except RunNotFound:
-            self._forget_ended(run)
+            self._forget(run.journal.key)
             raise
         except Exception as error:
             log.error("run_not_continued", error, run_id=run.id)
@@ -305,7 +307,7 @@ class Runs(Checked, AsyncOnly):
     async def _continue_when_expired(self, run: Run, suspension: Suspension) -> None:
         """Continue a waiting run when its last undecided question has expired, while the run is kept."""
         waiting = len(suspension.questions)  # the number of questions that had not expired at the last attempt
-        while log_key(run.owner, run.id) in self._kept:
+        while run.journal.key in self._kept:
             now = time.time()
             left = [each.expires - now for each in suspension.questions if each.expires and not each.has_expired(now)]
             if not left or len(left) < waiting:
@@ -320,8 +322,8 @@ class Runs(Checked, AsyncOnly):
 
         Returns None if the user has no run in this conversation or it is no longer kept.
         """
-        self._forget_expired()
-        run = self._latest.get(log_key(owner, conversation))
+        check_kind("the id of a conversation", conversation, str)
+        run = next((each for each in self._runs_of(owner) if each.conversation == conversation), None)
         with suppress(RunNotFound):
             if self._place is None or (run is not None and not run.is_stored):
                 return run
@@ -384,8 +386,8 @@ class Runs(Checked, AsyncOnly):
             for question in () if run.suspension is None else run.suspension.questions:
                 if question.call.id not in run.decisions:
                     run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
-            if self._waiting is not None and not await self._waiting.claim(run):
-                return self._waiting.follow(run, self._continue)
+            if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
+                return followed
             earlier = await run.events_for_next()
             copied = earlier[-1].seq if earlier else 0
             log = LostRun(run.next_id, run.owner, run.conversation, run.note, 0, earlier, copied=copied)
@@ -401,7 +403,7 @@ class Runs(Checked, AsyncOnly):
                 raise
             if self._waiting is not None:
                 self._tasks.start_soon(self._waiting.keep_lease, run, started)
-            if log_key(run.owner, run.id) in self._kept:
+            if run.journal.key in self._kept:
                 self._keep_run(run, self._keep)
             return started
 
@@ -411,9 +413,8 @@ class Runs(Checked, AsyncOnly):
         Without a `RedisStore`, these are the runs of this process. To describe a run to the user, use its
         `conversation` and `note`.
         """
-        self._forget_expired()
         if self._store is None:
-            return [*reversed(self._by_owner.get(owner, {}).values())][:limit]
+            return self._runs_of(owner)[:limit]
         found = []
         for run_id in await self._store.list(owner, limit):
             with suppress(RunNotFound):
@@ -437,22 +438,27 @@ class Runs(Checked, AsyncOnly):
                         return
                 else:
                     await run.stop()
-                    self._forget_ended(run)
+                    self._forget(run.journal.key)
                     if self._place is not None:
                         await self._place.forget(each, owner=owner)
                 each += NEXT
-
-    def _forget_ended(self, run: Run) -> None:
-        if (key := log_key(run.owner, run.id)) in self._kept:
-            self._forget_kept(key)
 
     async def aclose(self) -> None:
         """Wait for the running runs during the drain. Then stop the remaining runs, and wait for their end.
 
         No new run starts any more. May be called from any task.
         """
-        self._closed = True
-        await self._let_finish(list(self._running.values()))
+        self._shutdown.begin()
+        async with anyio.create_task_group() as group:
+
+            async def wait_for_runs() -> None:
+                for run in list(self._running.values()):
+                    await run.wait_here()
+                group.cancel_scope.cancel()
+
+            group.start_soon(wait_for_runs)
+            await self._shutdown.wait_over()
+            group.cancel_scope.cancel()
         running = self._stop_all()
         with anyio.move_on_after(self._grace):
             for run in running:
@@ -463,41 +469,18 @@ class Runs(Checked, AsyncOnly):
             await run.wait_here()
 
     def _stop_all(self) -> Sequence[Run]:
-        """Prevent new runs, and cancel the running ones. Returns the cancelled runs."""
-        self._closed = True
+        """Cancel the running runs, and return them."""
         running = list(self._running.values())
         for run in running:
             run.cut()
         return running
 
-    async def _let_finish(self, running: Sequence[Run]) -> None:
-        """Wait until the runs in `running` have ended, or the drain is over."""
-        shutdown = self._context_shutdown
-        if self._shutdown is not None and self._shutdown.begun and not shutdown.over:
-            shutdown = self._shutdown
-        shutdown.begin()
-        if shutdown.over:
-            return
-        async with anyio.create_task_group() as group:
-
-            async def stop_waiting() -> None:
-                await shutdown.wait_over()
-                group.cancel_scope.cancel()
-
-            group.start_soon(stop_waiting)
-            for run in running:
-                await run.wait_here()
-            group.cancel_scope.cancel()
-
-    def _is_closing(self) -> bool:
-        return self._closed or (self._shutdown is not None and self._shutdown.begun)
-
     def _may_start(self) -> bool:
-        return not self._is_closing() and len(self._running) < self._max_running
+        return not self._shutdown.begun and len(self._running) < self._max_running
 
     def _admit(self, run: Run) -> TaskGroup:
         """Add a new run to the running ones. Returns the group for its task. Raises the exceptions of `start`."""
-        if self._is_closing():
+        if self._shutdown.begun:
             raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
@@ -507,44 +490,36 @@ class Runs(Checked, AsyncOnly):
         if run.journal.key in self._running or run.journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         self._running[run.journal.key] = run
-        self._by_owner.setdefault(run.owner, {})[run.id] = run
         return self._tasks
 
     async def _keep_ended(self, run: Run) -> None:
-        del self._running[log_key(run.owner, run.id)]
+        del self._running[run.journal.key]
         self._keep_run(run, run.keep_for(self._keep))
         may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
         if run.continued is not None or may_continue:  # in another process
-            self._forget_ended(run)
+            self._forget(run.journal.key)
         elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
             self._tasks.start_soon(self._continue_when_expired, run, suspension)
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:
-        key, until = log_key(run.owner, run.id), self._clock() + seconds
-        self._kept[key] = until, run
-        heappush(self._expiries, (until, key))
+        self._kept[run.journal.key] = self._clock() + seconds
+
+    def _runs_of(self, owner: str) -> Sequence[Run]:
+        """Return the runs of a user in this process, the newest first."""
+        self._forget_expired()
+        return [run for run in reversed(self._runs.values()) if run.owner == owner]
 
     def _forget_expired(self) -> None:
         now = self._clock()
-        while self._expiries and self._expiries[0][0] <= now:
-            _, key = heappop(self._expiries)
-            if key in self._kept and self._kept[key][0] <= now:
-                self._forget_kept(key)
+        for key in [key for key, until in self._kept.items() if until <= now]:
+            self._forget(key)
         while len(self._kept) > self._max_kept:
-            self._forget_kept(next(iter(self._kept)))
-        if len(self._expiries) > 2 * len(self._kept) + 16:  # runs were forgotten earlier; a sorted list is a heap
-            self._expiries = sorted((until, key) for key, (until, _) in self._kept.items())
+            self._forget(next(iter(self._kept)))
 
-    def _forget_kept(self, key: str) -> None:
-        self._remove_from_indexes(self._kept.pop(key)[1])
-        if isinstance(self.log, MemoryEventLog):
-            self.log.forget(key)
-
-    def _remove_from_indexes(self, run: Run) -> None:
-        if run.conversation is not None and self._latest.get(log_key(run.owner, run.conversation)) is run:
-            del self._latest[log_key(run.owner, run.conversation)]
-        runs = self._by_owner[run.owner]
-        del runs[run.id]
-        if not runs:
-            del self._by_owner[run.owner]
+    def _forget(self, key: str) -> None:
+        """Forget the run with this log key, if it is a kept run."""
+        if self._kept.pop(key, None) is not None:
+            del self._runs[key]
+            if isinstance(self.log, MemoryEventLog):
+                self.log.forget(key)

@@ -25,6 +25,7 @@ from streamtools.serving.run import Run
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import PROCESS_ENDED, end_lost_run
 from streamtools.stream.result import TurnResult
+from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools import Decision
 from streamtools.tools.ledger import entries_of
 from streamtools.tools.sql_ledger import SQLLedger, WaitingState
@@ -93,11 +94,10 @@ class WaitingRuns:
         """
         if (run.is_cut or run.is_abandoned) and done.reason == "cancelled":
             return False
-        events = list[UIEvent]()
-        with suppress(RunNotFound):  # the events are not kept
-            reader = run.journal.event_log.read(run.journal.key)
-            while isinstance(reader, MemoryReader) and (event := reader.take()) is not None:
-                events.append(event)
+        reader, events = run.journal.event_log.read(run.journal.key), list[UIEvent]()
+        assert isinstance(reader, MemoryReader)
+        while (event := reader.take()) is not None:
+            events.append(event)
         is_stored = await self._store(run, [*events, done])
         if not is_stored and done.reason == "waiting":
             raise ValueError(f"The run {run.id[:64]!r} is already stored, or another process continues it.")
@@ -125,19 +125,19 @@ class WaitingRuns:
 
     # The lease on a waiting run. Its holder continues the run.
 
-    async def claim(self, run: Run) -> bool:
-        """Take the lease on a waiting run, to continue it. Returns False if the continuation must not start.
+    async def claim(self, run: Run, try_to_continue: Callable[[Run], Awaitable[Run]]) -> FollowedRun | None:
+        """Take the lease on a waiting run, to continue it. Returns None if the caller must start the continuation.
 
-        This is so if the continuation is stored, or if another process has the lease. If the continuation was stopped
-        or has made calls of its own, it is not started again, but stored as ended. Raises `RunNotFound` if the run is
-        not stored any more.
+        Otherwise the continuation is stored, or another process has the lease. Then this returns a `FollowedRun`, which
+        finds the continuation with `try_to_continue`. If the continuation was stopped or has made calls of its own, it
+        is not started again, but stored as ended. Raises `RunNotFound` if the run is not stored any more.
         """
-        state = await self._take_lease(run)
+        state, followed = await self._take_lease(run), FollowedRun(run, self, try_to_continue)
         if not self._has_lease(state):
-            return False
+            return followed
         calls = await entries_of(self._ledger, run.next_id)
         if not (calls or state.stop_requested):
-            return True
+            return None
         assert run.suspension is not None
         calls |= await entries_of(self._ledger, run.suspension.run_id)
         earlier = await run.events_for_next()
@@ -145,13 +145,9 @@ class WaitingRuns:
         log, name, note = run.journal.event_log, run.conversation, run.note
         lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note)
         lost.copied = earlier[-1].seq if earlier else 0
-        lost.load(stored_result.dump(result))
+        lost.load(stored_result.dump(StoredEnd(result)))
         await self._store(lost, [*earlier, *closing])
-        return False
-
-    def follow(self, run: Run, try_to_continue: Callable[[Run], Awaitable[Run]]) -> Run:
-        """Return the continuation of a run that another process continues; see `FollowedRun`."""
-        return FollowedRun(run, self, try_to_continue)
+        return followed
 
     async def keep_lease(self, run: Run, continuation: Run) -> None:
         """Renew the lease on a run until its continuation has ended.

@@ -7,7 +7,7 @@ dialects are not stored, so the other process cannot write results in these dial
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, get_type_hints
 
@@ -43,9 +43,9 @@ class StoredEnd(NamedTuple):
     """
 
     result: TurnResult
-    suspension: Suspension | None
-    history: list[Any]
-    decisions: Mapping[str, Decision]
+    suspension: Suspension | None = None
+    history: Sequence[Any] = ()
+    decisions: Mapping[str, Decision] = {}
 
 
 class _Answer(NamedTuple):
@@ -77,13 +77,9 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return
 _decode = msgspec.json.Decoder(_Stored).decode
 
 
-def dump(
-    result: TurnResult,
-    suspension: Suspension | None = None,
-    history: Iterable[Any] = (),
-    decisions: Mapping[str, Decision] | None = None,
-) -> bytes:
+def dump(end: StoredEnd) -> bytes:
     """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
+    result = end.result
     plain = {name: getattr(result, name) for name in _FIELD_NAMES}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
     try:
@@ -94,9 +90,9 @@ def dump(
         plain,
         [(_with_name(step.turn), step.results, step.response_id) for step in result.steps],
         [dialect.id for dialect in result.dialects],
-        suspension,
-        [_with_name(message) for message in history],
-        decisions or {},
+        end.suspension,
+        [_with_name(message) for message in end.history],
+        end.decisions,
     )
     return _encode(stored)
 

@@ -20,6 +20,7 @@ from streamtools.recording import shipped
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import end_lost_run, is_ending
 from streamtools.stream.result import TurnResult
+from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools import MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import Entry, call_key
 from tests.serving.test_runs import add, get_weather
@@ -105,7 +106,7 @@ async def test_a_stored_result_is_equal(name: str) -> None:
     async with replay(shipped()[name], tools=TOOLS) as stream:
         async for _ in stream:
             pass
-    read = stored_result.load(stored_result.dump(stream.result))
+    read = stored_result.load(stored_result.dump(StoredEnd(stream.result)))
 
     assert stream.result == read.result
     assert (None, []) == (read.suspension, read.history)
@@ -128,7 +129,7 @@ async def test_a_stored_suspension_is_equal() -> None:
     await stream
     assert stream.suspension is not None
 
-    read = stored_result.load(stored_result.dump(stream.result, stream.suspension, stream.history))
+    read = stored_result.load(stored_result.dump(StoredEnd(stream.result, stream.suspension, stream.history)))
 
     assert (stream.result, stream.suspension, stream.history) == tuple(read)[:3]
 
@@ -147,6 +148,6 @@ def test_a_stored_value_is_plain_data() -> None:
         ({"a": 1}, {"a": 1}),
         (object(), None),
     ):
-        read = stored_result.load(stored_result.dump(TurnResult(text="x", output=output))).result
+        read = stored_result.load(stored_result.dump(StoredEnd(TurnResult(text="x", output=output)))).result
         assert ("x", plain) == (read.text, read.output)
     assert invoice == Invoice.model_validate({"sum": "1.50", "sent": "2026-11-24"})

@@ -68,7 +68,7 @@ async def test_the_conversation_of_another_owner() -> None:
         now = 10.0
         assert await runs.latest("c", owner="ann") is None
         assert theirs is await runs.latest("c", owner="bob")
-        assert 1 == len(runs._latest)
+        assert 2 == len(runs._runs)
 
 
 async def test_a_suspension_is_kept_with_its_run() -> None:
