@@ -119,9 +119,7 @@ class MemoryEventLog(Checked):
         if event.seq > run.last_seq:
             run.events.append(event)
             run.last_seq = event.seq
-            size = weigh(event)
-            run.sizes.append(size)
-            run.size += size
+            run.size += weigh(event)
             if len(run.events) > self._max_events or run.size > self._max_bytes:
                 run.shrink(self._max_events, self._max_bytes)
             if type(event) is Done:
@@ -169,8 +167,7 @@ class _RunEvents:
 
     def __init__(self, first_seq: int) -> None:
         self.events: list[UIEvent] = []
-        self.sizes: list[int] = []
-        self.size = 0  # the sum of `sizes`, in bytes
+        self.size = 0  # the size of `events`, in bytes
         self.dropped_count = 0  # the number of dropped events, and so the index of `events[0]` among all events
         self.last_dropped_seq = first_seq - 1  # the seq of the last dropped event
         self.last_seq = 0  # the seq of the last event
@@ -180,16 +177,16 @@ class _RunEvents:
     def shrink(self, max_events: int, max_bytes: float) -> None:
         """Drop the oldest events until the run is an eighth below each exceeded limit, so that this happens rarely."""
         count = max(0, len(self.events) - max_events + max_events // 8) if len(self.events) > max_events else 0
-        size = self.size - sum(self.sizes[:count])
+        size = self.size - sum(weigh(event) for event in self.events[:count])
         if size > max_bytes:
             while size > max_bytes - max_bytes // 8 and count < len(self.events) - 1:
-                size -= self.sizes[count]
+                size -= weigh(self.events[count])
                 count += 1
         if count:
             self.last_dropped_seq = self.events[count - 1].seq
             self.dropped_count += count
             self.size = size
-            del self.events[:count], self.sizes[:count]
+            del self.events[:count]
 
 
 class MemoryReader:

@@ -183,7 +183,7 @@ class Attachment(AsyncOnly):
         self._on_detach = on_detach
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
-        self._memory: MemoryReader | None = None  # replaces `_events` if the log is in memory
+        self._memory: MemoryReader | None = None  # the same as `_events` if the log is in memory
         self._reads = 0  # the number of events that were requested
         self._detached = False
 
@@ -210,10 +210,10 @@ class Attachment(AsyncOnly):
         try:
             event = await (self._next() if self._memory is None else anext(self._memory))
         except StopAsyncIteration:  # detached, run forgotten before `done`, or no event after `position`
-            await self._end()
+            await self.detach()
             raise
         if type(event) is Done:
-            await self._end()
+            await self.detach()
         self.position = event.seq
         return event
 
@@ -245,9 +245,6 @@ class Attachment(AsyncOnly):
         if not self._detached:
             self._detached = True
             observing.report("readers", -1)
-            if self._memory is not None:
-                self._memory.close()
-                self._memory = None
             self._on_detach(self)
 
     async def _next(self) -> UIEvent:
@@ -273,18 +270,13 @@ class Attachment(AsyncOnly):
         if self._events is None:
             self._events = journal.event_log.read(journal.key, self.position)
             if journal.in_memory and isinstance(self._events, MemoryReader):
-                self._memory, self._events = self._events, None
-                return await anext(self._memory)
+                self._memory = self._events
         try:
             return await anext(self._events)
         except (Exception, anyio.get_cancelled_exc_class()):
             await self._close_events()
             raise
 
-    async def _end(self) -> None:
-        await self._close_events()
-        self._detach()
-
     async def _close_events(self) -> None:
-        events, self._events = self._events, None
+        events, self._events, self._memory = self._events, None, None
         await close(events, log_event="log_not_closed")

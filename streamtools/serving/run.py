@@ -21,7 +21,7 @@ import msgspec
 from streamtools import observing
 from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
-from streamtools.logs import Logger, loggable
+from streamtools.logs import Logger
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
@@ -255,21 +255,18 @@ class Run(AsyncOnly, Checked, Deciding):
     async def events_for_next(self) -> list[UIEvent]:
         """Return the events of this run before its last `step-end`. The log of the next run begins with them.
 
-        A failure to read them is logged.
+        Raises the exceptions of the log, and TimeoutError.
         """
         events, length = list[UIEvent](), 0
-        try:
-            with anyio.fail_after(_STORE_TIMEOUT_S):
-                async with self.attach() as attachment:
-                    async for event in attachment:
-                        if type(event) is StepEnd:  # the last one is left out: the next run ends this step
-                            length = len(events)
-                        if type(event) is Start:
-                            event = msgspec.structs.replace(event, run_id=self.next_id)
-                        if not (type(event) is Warning and event.code == Code.RESYNC):
-                            events.append(event)
-        except Exception as error:
-            log.warning("events_not_read", run_id=self.id, **loggable(error))
+        with anyio.fail_after(_STORE_TIMEOUT_S):
+            async with self.attach() as attachment:
+                async for event in attachment:
+                    if type(event) is StepEnd:  # the last one is left out: the next run ends this step
+                        length = len(events)
+                    if type(event) is Start:
+                        event = msgspec.structs.replace(event, run_id=self.next_id)
+                    if not (type(event) is Warning and event.code == Code.RESYNC):
+                        events.append(event)
         return events[:length]
 
     async def stop(self) -> None:

@@ -451,29 +451,28 @@ class Runs(Checked, AsyncOnly):
         self._shutdown.begin()
         async with anyio.create_task_group() as group:
 
-            async def wait_for_runs() -> None:
-                for run in list(self._running.values()):
-                    await run.wait_here()
+            async def stop_waiting() -> None:
+                await self._shutdown.wait_over()
                 group.cancel_scope.cancel()
 
-            group.start_soon(wait_for_runs)
-            await self._shutdown.wait_over()
+            group.start_soon(stop_waiting)
+            await self._wait_for_runs()
             group.cancel_scope.cancel()
-        running = self._stop_all()
+        self._stop_all()
         with anyio.move_on_after(self._grace):
-            for run in running:
-                await run.wait_here()
-        for run in running:  # a run that has ended ignores this
+            await self._wait_for_runs()
+        for run in self._running.values():
             run.cancel(cancel_cleanup=True)
-        for run in running:
-            await run.wait_here()
+        await self._wait_for_runs()
 
-    def _stop_all(self) -> Sequence[Run]:
-        """Cancel the running runs, and return them."""
-        running = list(self._running.values())
-        for run in running:
+    def _stop_all(self) -> None:
+        for run in self._running.values():
             run.cut()
-        return running
+
+    async def _wait_for_runs(self) -> None:
+        """Wait until the running runs have ended."""
+        for run in list(self._running.values()):
+            await run.wait_here()
 
     def _may_start(self) -> bool:
         return not self._shutdown.begun and len(self._running) < self._max_running

@@ -32,7 +32,8 @@ from streamtools.tools.sql_ledger import SQLLedger, WaitingState
 
 log = Logger(__name__)
 
-_POLL_S, _LONGEST_POLL_S = 0.5, 30.0  # pause between attempts to read a run that another process continues
+_POLL_S = 0.5  # pause between attempts to read a run that another process continues
+_RETRY_S = 5.0  # the additional pause after a failure
 _LONGEST_LEASE_S = 15.0  # the lease of a ledger in memory never expires
 _KEEP_LONGER_S = 60.0  # so that a run is kept at least until its lease is renewed
 
@@ -232,16 +233,14 @@ class FollowedRun(Run):
 
     async def _found(self) -> Run:
         """Wait until the run is stored, or runs in this process. Retry after a failure of the ledger or of `resume`."""
-        pause = _POLL_S
         while True:
             try:
                 run = await self._try_to_continue(self._waiting)
                 if not isinstance(run, FollowedRun):
                     return run
-                pause = _POLL_S
             except (RunNotFound, ClosedError):
                 raise
             except Exception as error:
                 log.error("run_not_continued", error, run_id=self._waiting.id)
-                pause = min(2 * pause, _LONGEST_POLL_S)
-            await anyio.sleep(pause)
+                await anyio.sleep(_RETRY_S)
+            await anyio.sleep(_POLL_S)
