@@ -61,10 +61,14 @@ class EventReader:
     """
 
     def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:
-        self._run = readable if isinstance(readable, Run) else None
+        self.run = readable if isinstance(readable, Run) else None
+        """The run, which has already started. None for a stream, which `read` starts.
+
+        During a shutdown, the events of runs are still sent, and no stream is started.
+        """
         if on_disconnect is not None:
             check_word("on_disconnect", on_disconnect, ("stop", "detach"))
-        if self._run is None:
+        if self.run is None:
             if not has_methods(readable, "__aiter__"):
                 check_startable(readable)
             if on_disconnect == "detach":
@@ -84,17 +88,9 @@ class EventReader:
         self._driver: Driver | None = None  # `read` makes it: `__init__` may run without an event loop
 
     @property
-    def is_run(self) -> bool:
-        """Whether the events come from a run, which has already started. Otherwise `read` starts a stream.
-
-        During a shutdown, the events of runs are still sent, and no stream is started.
-        """
-        return self._run is not None
-
-    @property
     def decidable(self) -> Run | Decidable | None:
         """The run or the stream, if it accepts decisions about its calls; otherwise None."""
-        source = self._run or self._events
+        source = self.run or self._events
         return source if isinstance(source, Run | Decidable) else None
 
     @property
@@ -110,8 +106,8 @@ class EventReader:
 
     async def stop(self) -> None:
         """End the run or the stream for all of its readers. `read` still sends the last events."""
-        if self._run is not None:
-            await self._run.stop()
+        if self.run is not None:
+            await self.run.stop()
         elif isinstance(self._events, ToolStream):
             await self._events.aclose()
         elif not self._stopped:
@@ -121,7 +117,7 @@ class EventReader:
 
     async def shut_down(self) -> None:
         """End the response, because the server shuts down. A run is only stopped if it cannot continue elsewhere."""
-        if self._run is None or not self._run.outlives_process:
+        if self.run is None or not self.run.outlives_process:
             await self.stop()
         elif self._driver is not None:
             self._driver.cancel()
@@ -189,12 +185,12 @@ class EventReader:
 
     async def close(self) -> None:
         """Close a stream that was never read. Stop a run whose client has left, if `on_disconnect` is `"stop"`."""
-        if self._run is None:
+        if self.run is None:
             if self._driver is None:
                 await close(self._readable, seconds=_CLOSE_TIMEOUT_S)
         elif self.left and self._stops_run:
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-                await self._run.stop()
+                await self.run.stop()
         # A cancelled task keeps a reference to this reader until garbage collection. Let the stream be freed earlier.
         self._readable = self._driver = None
 

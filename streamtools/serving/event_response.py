@@ -112,7 +112,7 @@ class EventStreamResponse(Checked, Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reader = self._reader
-        if self._shutdown is not None and self._shutdown.begun and not reader.is_run:
+        if self._shutdown is not None and self._shutdown.begun and reader.run is None:
             await reader.close()
             await unavailable()(scope, receive, send)
             return

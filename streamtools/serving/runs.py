@@ -63,9 +63,9 @@ class Runs(Checked, AsyncOnly):
     that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease`
     is added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
 
-    When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
-    default 0). With `shutdown`, its `drain` applies. Then the end of the context stops the remaining runs. A stopped
-    stream may take `grace` seconds to close and is then cancelled.
+    When `shutdown` begins, no new run starts. The end of the context begins it. The runs then have `drain` seconds to
+    finish (by default 0). With `shutdown`, its `drain` applies. Then the end of the context stops the remaining runs. A
+    stopped stream may take `grace` seconds to close and is then cancelled.
 
     When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
     that continues it. If that fails, the next request for the run tries again. When the last question has expired, the
@@ -320,7 +320,7 @@ class Runs(Checked, AsyncOnly):
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
         """Return the last run of the user `owner` in a conversation, as `find` does.
 
-        Returns None if the user has no run in this conversation or it is no longer kept.
+        Returns None if no run of the user in this conversation is kept.
         """
         check_kind("the id of a conversation", conversation, str)
         run = next((each for each in self._runs_of(owner) if each.conversation == conversation), None)

@@ -227,7 +227,7 @@ async def send_events(
 
     deliver = partial(reader.deliver, socket.writer, SocketSink(socket, excluded, format))
     try:
-        await socket.serve(deliver, starts=not reader.is_run, listen=listen)
+        await socket.serve(deliver, starts=reader.run is None, listen=listen)
     finally:
         await reader.close()
 

@@ -8,7 +8,6 @@ dialects are not stored, so the other process cannot write results in these dial
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -69,10 +68,9 @@ class _Stored(msgspec.Struct, omit_defaults=True):
 _KINDS = {kind.__name__: kind for kind in (_Answer, TextPart, Thought, ToolCall, ProviderItem, System, User, Results)}
 """The classes by name. Objects of all other classes are read as plain data."""
 
-_FIELD_NAMES = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
-_PlainFields: Any = msgspec.defstruct(
-    "_PlainFields", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _FIELD_NAMES]
-)
+_NOT_PLAIN = "output", "steps", "dialects"
+_PLAIN = {name: kind for name, kind in get_type_hints(TurnResult).items() if name not in _NOT_PLAIN}
+"""The types of the other fields of `TurnResult`, by name."""
 _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return values that JSON cannot represent
 _decode = msgspec.json.Decoder(_Stored).decode
 
@@ -80,7 +78,7 @@ _decode = msgspec.json.Decoder(_Stored).decode
 def dump(end: StoredEnd) -> bytes:
     """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
     result = end.result
-    plain = {name: getattr(result, name) for name in _FIELD_NAMES}
+    plain = {name: getattr(result, name) for name in _PLAIN}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
     try:
         plain["output"] = write(result.output).value
@@ -100,10 +98,9 @@ def dump(end: StoredEnd) -> bytes:
 def load(data: bytes) -> StoredEnd:
     """Parse JSON that `dump` returned. Raises ValueError for any other data."""
     stored = _decode(data)
-    plain = msgspec.convert(stored.result, _PlainFields)
     result = TurnResult(
-        **{name: getattr(plain, name) for name in _FIELD_NAMES},
-        output=stored.result["output"],
+        **{name: msgspec.convert(stored.result.get(name), kind) for name, kind in _PLAIN.items()},
+        output=stored.result.get("output"),
         steps=[Step(_read(*turn), results, id) for turn, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
