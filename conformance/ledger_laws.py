@@ -17,7 +17,6 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
-from streamtools.recording import VirtualClock
 from streamtools.tools import CallLedger, Claim, Entry, ToolOutcome
 from streamtools.tools.ledger import CLOCK_SLACK
 
@@ -28,6 +27,15 @@ _CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="nati
 _DONE = ToolOutcome(call=_CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 
 
+class VirtualClock:
+    """A clock whose time is the attribute `now`, in seconds."""
+
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
     """Check a ledger against the laws of `CallLedger`. Raises AssertionError with the broken law.
 
@@ -36,7 +44,7 @@ async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
     tested; `keep` must be at least a minute.
     """
     for law in _LAWS:
-        clock = VirtualClock(1_700_000_000.0)
+        clock = VirtualClock()
         async with make_ledger(clock) as ledger:
             try:
                 await law(ledger, clock)

@@ -7,7 +7,7 @@ from pathlib import Path
 from streamtools.errors import did_you_mean
 from streamtools.recording.files import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
-from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, VirtualClock
+from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes
 from streamtools.recording.redaction import Secret
 from streamtools.recording.transports import RecordingTransport, ReplayTransport, record
 
@@ -22,7 +22,6 @@ __all__ = [
     "ReplayBytes",
     "ReplayTransport",
     "Secret",
-    "VirtualClock",
     "read_recording",
     "read_recordings",
     "record",

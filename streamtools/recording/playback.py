@@ -12,7 +12,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 
@@ -86,31 +86,11 @@ def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         yield Chunk(at, bytes(rest))
 
 
-class VirtualClock:
-    """A clock for replays. Instead of waiting, a replay advances the clock to the time of each chunk.
-
-    Calling it returns its time in seconds. It affects only the replays that get it as an option. Tools, their timeouts
-    and the limits of a run use the time of the event loop. Before a replay advances the clock, it lets other tasks run.
-    So while a reader handles a chunk, the clock has the recorded time of this chunk.
-    """
-
-    def __init__(self, start: float = 0.0) -> None:
-        self.now = start
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Advance the clock by `seconds`. A negative value does not change it."""
-        self.now += max(0.0, seconds)
-
-
 class PlaybackOptions(TypedDict, total=False):
     """The fields of `Playback` as keyword arguments."""
 
     speed: float
     cut: Cut
-    clock: VirtualClock | None
     cut_after: int | None
     reset_after: int | None
     stall_after: int | None
@@ -131,8 +111,6 @@ class Playback(Checked):
     """The speed: 0 plays without waiting, 1 with the recorded timing, 2 twice as fast."""
     cut: Cut = "recorded"
     """How the bytes are split into chunks, see `Cut`."""
-    clock: VirtualClock | None = None
-    """A virtual clock. The replay advances it by the recorded times instead of waiting."""
     cut_after: int | None = None
     """The number of bytes after which the response ends, as if it were complete. None means that it is not cut."""
     reset_after: int | None = None
@@ -192,12 +170,6 @@ def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
 # Number of bytes between two checkpoints. A checkpoint allows cancellation. One after each chunk would be slow if the
 # chunks have one byte.
 _CHECKPOINT_BYTES = 4096
-_CLOCK_CHECKPOINTS = 4
-"""The number of checkpoints before a virtual clock advances, so that other tasks can handle the last chunk.
-
-A task that waits for the bytes needs two, because trio runs ready tasks in random order. A task that waits for this
-task needs two more.
-"""
 
 
 class ReplayBytes:
@@ -234,8 +206,6 @@ class ReplayBytes:
         self._piece: Chunk | None = None
         self._read_bytes = 0
         self._since_checkpoint = _CHECKPOINT_BYTES
-        time_options = (playback.clock, playback.stall_after)
-        self._is_timed = playback.speed > 0 or any(option is not None for option in time_options)
         self._started_at: float | None = None
         self._closed_event: anyio.Event | None = None  # `close` sets it to end a read that waits forever
 
@@ -247,17 +217,14 @@ class ReplayBytes:
     async def __anext__(self) -> bytes:
         if self.closed:
             raise StopAsyncIteration
-        piece, times_out = self._peek(), False
-        if self._is_timed:
-            for _ in range(0 if self.playback.clock is None else _CLOCK_CHECKPOINTS):
-                await anyio.lowlevel.checkpoint()
-            delay, times_out = self._delay(piece, anyio.current_time())
-            if delay == math.inf:
-                self._closed_event = anyio.Event()
-                await self._closed_event.wait()
-                raise anyio.ClosedResourceError
-            if delay > 0:
-                await anyio.sleep(delay)
+        piece = self._peek()
+        delay, times_out = self._delay(piece, anyio.current_time)
+        if delay == math.inf:
+            self._closed_event = anyio.Event()
+            await self._closed_event.wait()
+            raise anyio.ClosedResourceError
+        if delay > 0:
+            await anyio.sleep(delay)
         if self._since_checkpoint >= _CHECKPOINT_BYTES and piece is not None and not times_out:
             await anyio.lowlevel.checkpoint()
             self._since_checkpoint = 0
@@ -269,13 +236,12 @@ class ReplayBytes:
     def __next__(self) -> bytes:
         if self.closed:
             raise StopIteration
-        piece, times_out = self._peek(), False
-        if self._is_timed:
-            delay, times_out = self._delay(piece, time.monotonic())
-            if delay == math.inf:
-                raise RuntimeError("no more bytes arrive, and there is no read timeout: this read would wait forever")
-            if delay > 0:
-                time.sleep(delay)
+        piece = self._peek()
+        delay, times_out = self._delay(piece, time.monotonic)
+        if delay == math.inf:
+            raise RuntimeError("no more bytes arrive, and there is no read timeout: this read would wait forever")
+        if delay > 0:
+            time.sleep(delay)
         if (data := self._take(piece, times_out)) is None:
             raise StopIteration
         return data
@@ -283,11 +249,10 @@ class ReplayBytes:
     def begin(self, now: float) -> None:
         """Start the recorded times at `now` instead of at the first read.
 
-        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader. With a virtual clock, its time
-        is used instead.
+        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader.
         """
         if self._started_at is None:
-            self._started_at = now if self.playback.clock is None else self.playback.clock()
+            self._started_at = now
 
     def close(self) -> None:
         """Stop, and close the file. Can be repeated."""
@@ -315,8 +280,6 @@ class ReplayBytes:
                 self.error = error
                 self.close()
                 raise
-            if self._piece is None and self._ends_silent:
-                self._is_timed = True  # `_delay` then returns an infinite wait
         return self._piece
 
     @property
@@ -327,29 +290,21 @@ class ReplayBytes:
         end = self.recording.end
         return self._waits_after_reader_left and end is not None and end.kind == "left"
 
-    def _delay(self, piece: Chunk | None, now: float) -> tuple[float, bool]:
-        """Return the seconds to wait, and True if the read timeout expires first.
+    def _delay(self, piece: Chunk | None, clock: Callable[[], float]) -> tuple[float, bool]:
+        """Return the seconds to wait for a chunk, and True if the read timeout expires first.
 
-        With a virtual clock, advance the clock and return 0 seconds, unless the wait is endless.
+        None stands for the end of the response.
         """
-        clock, timeout = self.playback.clock, self.playback.read_timeout
-        self.begin(now)
-        assert self._started_at is not None
-        delay = self._started_at + self._due(piece) - (now if clock is None else clock())
-        wait = delay if timeout is None else min(delay, timeout)
-        if clock is not None and wait < math.inf:
-            clock.advance(wait)
-            return 0, wait < delay
-        return wait, wait < delay
-
-    def _due(self, piece: Chunk | None) -> float:
-        """Return the time at which the chunk arrives, in seconds since the start. None stands for the end."""
+        playback, end, delay = self.playback, self.recording.end, 0.0
         if piece is None and self._ends_silent:
-            return math.inf
-        playback, end = self.playback, self.recording.end
-        at = piece.at if piece is not None else end.at if end and playback.fault is None else 0
-        speed = playback.speed or (0 if playback.clock is None else 1)
-        return at / 1000 / speed if speed else 0.0
+            delay = math.inf
+        elif playback.speed:
+            self.begin(clock())
+            assert self._started_at is not None
+            at = piece.at if piece is not None else end.at if end and playback.fault is None else 0
+            delay = self._started_at + at / 1000 / playback.speed - clock()
+        timeout = math.inf if playback.read_timeout is None else playback.read_timeout
+        return min(delay, timeout), delay > timeout
 
     def _take(self, piece: Chunk | None, times_out: bool) -> bytes | None:
         """Remove the chunk and return its bytes. Returns None at a normal end, and raises at any other end."""

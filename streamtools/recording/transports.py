@@ -504,8 +504,8 @@ class ReplayTransport(ClientTransport):
     `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. The new
     client waits until it closes the response or its timeout expires.
 
-    `options` are the options of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
-    them for one exchange. `read_timeout` defaults to the read timeout of the request.
+    `options` are the options of `Playback` and apply to every exchange. `read_timeout` defaults to the read timeout of
+    the request.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test, which raises them
     again. Raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
@@ -518,13 +518,11 @@ class ReplayTransport(ClientTransport):
         match: Match = FIELDS,
         repeat: bool = False,
         redact: Iterable[Secret] = (),
-        vary: Callable[[RecordedExchange], PlaybackOptions] | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:
         self._path = os.fspath(path)
         self._matches = make_matcher(match)
         self._repeat = repeat
-        self._vary = vary
         self._options = options
         Playback(**options)
         self._redact = list(redact)
@@ -589,12 +587,11 @@ class ReplayTransport(ClientTransport):
         sent = redact_request(with_body(describe_request(request.method, url, headers, content), content), secrets)
         with self._lock:
             exchange = self._choose(sent)
-        varied: PlaybackOptions = {} if self._vary is None else self._vary(exchange)
         timeout = request.extensions.get("timeout", {}).get("read")
-        options: PlaybackOptions = {"read_timeout": timeout, **self._options, **varied}
+        options: PlaybackOptions = {"read_timeout": timeout, **self._options}
         if exchange.unanswered:  # without a response, there are no bytes to cut
             timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
-            options = {"speed": options.get("speed", 0), "clock": options.get("clock"), "read_timeout": timeout}
+            options = {"speed": options.get("speed", 0), "read_timeout": timeout}
         opened = exchange.open()
         try:
             library = library_of(request)

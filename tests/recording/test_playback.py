@@ -1,8 +1,9 @@
-"""The options of `Playback`: virtual clocks, injected faults, timeouts, and invalid values."""
+"""The options of `Playback`: recorded times, injected faults, timeouts, and invalid values."""
 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from msgspec import structs
 
 from streamtools import coalesce, replay
 from streamtools.errors import RecordingError
-from streamtools.events import Done, Error, Text
-from streamtools.recording import Playback, PlaybackOptions, Recording, ReplayBytes, VirtualClock
+from streamtools.events import Done, Error
+from streamtools.recording import Playback, PlaybackOptions, Recording, ReplayBytes
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import PLAYBACK_OPTIONS, Cut, inject_fault, recut
 from tests.recording.test_event_replay import ANSWER, write
@@ -71,35 +72,51 @@ def test_the_keywords_are_the_fields_of_playback() -> None:
     assert set(PlaybackOptions.__annotations__) == PLAYBACK_OPTIONS
 
 
-def test_a_virtual_clock_never_goes_back() -> None:
-    clock = VirtualClock(5)
-    clock.advance(-1)
-    assert 5 == clock() == clock.now
-    clock.advance(3)
-    assert 8 == clock()
+class FakeTime:
+    """Replaces the clocks of blocking and asynchronous readers. Sleeping advances it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 10.0
+        for module, name in ((time, "monotonic"), (anyio, "current_time")):
+            monkeypatch.setattr(module, name, lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self.advance)
+        monkeypatch.setattr(anyio, "sleep", self.sleep)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("options", "times"),
-    [({}, [0, 1, 2, 3]), ({"speed": 2}, [0, 0.5, 1, 1.5]), ({"cut": "whole"}, [2, 3]), ({"reset_after": 3}, [0, 1])],
+    [
+        ({}, [0, 0, 0, 0]),
+        ({"speed": 1}, [0, 1, 2, 3]),
+        ({"speed": 2}, [0, 0.5, 1, 1.5]),
+        ({"speed": 1, "cut": "whole"}, [2, 3]),
+        ({"speed": 1, "reset_after": 3}, [0, 1]),
+    ],
 )
-async def test_a_virtual_clock_has_the_recorded_times(options: PlaybackOptions, times: list[float]) -> None:
-    """Nothing waits."""
+async def test_chunks_arrive_at_the_recorded_times(
+    options: PlaybackOptions, times: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime(monkeypatch)
     chunks = (Chunk(0, b"a"), Chunk(1000, b"bc"), Chunk(2000, b"def"))
     for asynchronous in (True, False):
-        clock = VirtualClock(10)
-        playing: PlaybackOptions = {**options, "clock": clock}
-        played = ReplayBytes(_at_3_seconds(*chunks), **playing)
+        clock.now = 10
+        played = ReplayBytes(_at_3_seconds(*chunks), **options)
         seen: list[float] = []
         try:
             if asynchronous:
                 async for _ in played:
-                    seen.append(clock() - 10)
+                    seen.append(clock.now - 10)
             else:
                 for _ in played:
-                    seen.append(clock() - 10)
-            seen.append(clock() - 10)
+                    seen.append(clock.now - 10)
+            seen.append(clock.now - 10)
         except ConnectionResetError:
             assert "reset_after" in options
         assert times == seen
@@ -111,22 +128,19 @@ def _at_3_seconds(*chunks: Chunk) -> Recording:
 
 @pytest.mark.anyio
 async def test_a_stall_ends_with_the_read_timeout() -> None:
-    for clock in (VirtualClock(), None):
-        played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock, cut="byte")
-        assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
-        with pytest.raises(TimeoutError, match="the read timeout expired"):
-            await anext(played)
-        assert [] == await collect(played)
-        assert clock is None or clock() == pytest.approx(0.01)
+    played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, cut="byte")
+    assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
+    with pytest.raises(TimeoutError, match="the read timeout expired"):
+        await anext(played)
+    assert [] == await collect(played)
 
 
 def test_a_blocking_reader_needs_a_timeout_for_a_stall() -> None:
-    for clock in (VirtualClock(), None):
-        played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock)
-        assert b"dat" == next(played)
-        with pytest.raises(TimeoutError, match="the read timeout expired"):
-            next(played)
-        assert [] == list(played)
+    played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01)
+    assert b"dat" == next(played)
+    with pytest.raises(TimeoutError, match="the read timeout expired"):
+        next(played)
+    assert [] == list(played)
     played = ReplayBytes(recording(*FRAMES), stall_after=0)
     with pytest.raises(RuntimeError, match="this read would wait forever"):
         next(played)
@@ -153,32 +167,20 @@ async def test_closing_or_cancelling_ends_a_stall() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_recorded_pause_may_exceed_the_read_timeout() -> None:
-    clock = VirtualClock()
-    played = ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(1500, b"b")), clock=clock, read_timeout=1.2)
+async def test_a_recorded_pause_may_exceed_the_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime(monkeypatch)
+    played = ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(1500, b"b")), speed=1, read_timeout=1.2)
     assert b"a" == await anext(played)
     with pytest.raises(TimeoutError):
         await anext(played)
-    assert 1.2 == clock()
-
-
-@pytest.mark.anyio
-async def test_events_arrive_at_the_time_of_their_bytes(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    path = write(tmp_path / "a.jsonl", ANSWER)  # one chunk every 10 ms
-    times: list[tuple[str, float]] = []
-    async with replay(path, clock=clock) as stream:
-        async for event in stream:
-            if isinstance(event, Text | Done):
-                times.append((event.type, round(clock(), 3)))
-    assert [("text", 0.0), ("text", 0.0), ("done", 0.03)] == times
+    assert 11.2 == clock.now
 
 
 @pytest.mark.anyio
 async def test_a_stalled_replay_ends_with_the_events_of_a_reset(tmp_path: Path) -> None:
     """Only the message of the error differs."""
     path = write(tmp_path / "a.jsonl", ANSWER)
-    events = await replay(path, stall_after=len(ANSWER[0]), read_timeout=120, clock=VirtualClock())
+    events = await replay(path, stall_after=len(ANSWER[0]), read_timeout=0.001)
     reset = await replay(path, reset_after=len(ANSWER[0]))
     (silent,), (lost,) = ([each for each in some if isinstance(each, Error)] for some in (events, reset))
     assert silent.message.startswith("the provider sent no data for too long")

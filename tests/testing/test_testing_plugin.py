@@ -403,7 +403,7 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
     ("marker", "message"),
     [
         ("'a', 'b'", "takes one name, got ('a', 'b')"),
-        ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, clock, cut,"),
+        ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, cut,"),
         ("unplayed='maybe'", "unplayed must be one of 'fail', 'ignore', got 'maybe'"),
         ("allow_hosts='example.org'", "allow_hosts must be a list of hosts, got 'example.org'"),
         ("speed=-1", "speed must be at least 0, got -1"),
