@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.datastructures import Address, Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -19,8 +19,8 @@ _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\
 
 
 def refuse(status: int, message: str) -> Response:
-    """Return a JSON response with `message` as its `error`."""
-    return JSONResponse({"error": message}, status)
+    """Return a response with the text `message`."""
+    return PlainTextResponse(message, status)
 
 
 def digest(text: str) -> str:

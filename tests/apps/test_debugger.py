@@ -162,7 +162,7 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
     assert (1, ["hash_marker"]) == (own["exchanges"], own["dialects"])
     assert shipped()["hash-call"].read_bytes() == file.content
     assert [400, 400, 400, 422, 404, 404] == [each.status_code for each in refused]
-    assert "tilde-call.jsonl has no exchange 2: it has 1" == refused[3].json()["error"]
+    assert "tilde-call.jsonl has no exchange 2: it has 1" == refused[3].text
     assert "What the model writes" in document.text
     assert 404 == foreign.status_code
     assert [True, False] == [turn["recorded"] for turn in turns]

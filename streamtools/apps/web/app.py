@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -44,39 +44,24 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streamtools import errors
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.conversation.chat_stream import Chat
+from streamtools.errors import RecordingError
 from streamtools.events import COMPLETE
 from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
-from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
+from streamtools.outputs.asgi import Shutdown, event_stream_response, exception_handlers, read_body, shutdown_signal
 from streamtools.recording.files import find_exchanges, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
-from streamtools.serving.guard import Guard, digest, refuse
+from streamtools.serving.guard import Guard, digest
 from streamtools.tools import Approve, Decision
 
 _FOLDER = Path(__file__).parent
 
 
-def _static_scripts(*names: str) -> tuple[str, ...]:
-    return tuple(f"static/{name}.js" for name in names)
-
-
-_SHARED_SCRIPTS = (
-    "client/frames.js",
-    "client/turn.js",
-    "vendor/marked.umd.js",
-    "vendor/purify.min.js",
-    "vendor/highlight.min.js",
-    *_static_scripts("words", "dom", "code", "markdown", "cards", "turn_view", "event_rows"),
-)
-_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("inspector", "server", "page", "answer_actions"))
-_DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("server", "debugger"))
-_PAGE_STYLES = ("static/page.css",)
-_DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
-
+# A place at which a document includes a file: "<!-- script static/page.js -->"
+_INCLUDE = re.compile(r"<!-- (style|script) (\S+) -->")
 # "export async function name", "export class name" or "export const name"
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
 # This line is removed, because developer tools would request the source map.
@@ -93,10 +78,18 @@ class Documents(NamedTuple):
 
 @cache
 def make_documents() -> Documents:
+    digests: dict[str, set[str]] = {"style": set(), "script": set()}
+
+    def include(place: re.Match[str]) -> str:
+        tag, text = place[1], _read_file(place[2])
+        digests[tag].add(digest(text))
+        return f"<{tag}>{text}</{tag}>"
+
+    page, debugger = (_INCLUDE.sub(include, _read_file(f"static/{name}.html")) for name in ("page", "debugger"))
     policy = [
         "default-src 'none'",
-        f"script-src {_digests((*_PAGE_SCRIPTS, *_DEBUGGER_SCRIPTS))}",
-        f"style-src {_digests(_DEBUGGER_STYLES)}",
+        f"script-src {' '.join(sorted(digests['script']))}",
+        f"style-src {' '.join(sorted(digests['style']))}",
         "connect-src 'self'",
         "img-src data:",  # allows the icon
         "base-uri 'none'",
@@ -105,22 +98,7 @@ def make_documents() -> Documents:
         "require-trusted-types-for 'script'",
         "trusted-types dompurify",
     ]
-    return Documents(
-        page=_inline("page", _PAGE_STYLES, _PAGE_SCRIPTS),
-        debugger=_inline("debugger", _DEBUGGER_STYLES, _DEBUGGER_SCRIPTS),
-        policy="; ".join(policy),
-    )
-
-
-def _inline(name: str, styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """Return the HTML file `name` with the styles and scripts in it."""
-    html = _read_file(f"static/{name}.html")
-    html = html.replace("<!-- styles -->", "\n".join(f"<style>{_read_file(path)}</style>" for path in styles))
-    return html.replace("<!-- scripts -->", "\n".join(f"<script>{_read_file(path)}</script>" for path in scripts))
-
-
-def _digests(paths: Iterable[str]) -> str:
-    return " ".join(dict.fromkeys(digest(_read_file(path)) for path in paths))
+    return Documents(page, debugger, policy="; ".join(policy))
 
 
 def _read_file(name: str) -> str:
@@ -262,14 +240,6 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 _ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
 _BUSY = "The last question is still being answered. Wait for the end of the answer, or stop it."
-_FULL = "Too many answers are being written. Ask again when one of them has ended."
-_STATUSES: dict[type[Exception], int] = {
-    errors.RunNotFound: 404,
-    errors.DecisionRefused: 409,
-    errors.TooManyRuns: 503,
-    errors.ClosedError: 503,
-}
-"""Maps exceptions to the status of the response."""
 
 
 class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -301,8 +271,7 @@ def make_app(
         Route("/runs/{run}/stop", page.stop, methods=["POST"]),
         Route("/runs/{run}/calls/{call:path}", page.decide, methods=["POST"]),
     ]
-    handlers = dict.fromkeys((HTTPException, *_STATUSES), _error_response)
-    app = Starlette(routes=routes, lifespan=page.lifespan, exception_handlers=handlers)
+    app = Starlette(routes=routes, lifespan=page.lifespan, exception_handlers=exception_handlers)
     return Guard(app, hosts=hosts, policy=documents.policy, max_body=MAX_BODY)
 
 
@@ -427,15 +396,8 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
         count = len(find_exchanges(path))
         with open_exchange(path, number) as recording:
             dissection = dissect(recording, int(cut) if cut.isdecimal() else cut)  # type: ignore[arg-type] # checked
-    except errors.RecordingError as error:  # for example, if the recording is still being written
+    except RecordingError as error:  # for example, if the recording is still being written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
     except TooManySteps as error:
         raise HTTPException(413, str(error)) from None
     return {"exchanges": count, **msgspec.structs.asdict(dissection)}
-
-
-async def _error_response(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return refuse(error.status_code, error.detail)
-    status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-    return refuse(status, _FULL if status == 503 else str(error))

@@ -9,9 +9,9 @@ class Refusal extends Error {
 }
 
 async function readBody(response) {
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refusal(response.status, body.error || `the server says ${response.status}`);
-  return body;
+  if (response.ok) return response.json();
+  const isText = response.headers.get("content-type")?.startsWith("text/plain"); // a proxy may send HTML
+  throw new Refusal(response.status, (isText && (await response.text())) || `the server says ${response.status}`);
 }
 
 async function postJson(path, value = {}) {
