@@ -39,7 +39,7 @@ class ObservedRun(Protocol):
     wants_every_batch: bool
     """If true, `batch_received` is called for each batch of a source. If false, only for the first batch."""
 
-    def current(self) -> AbstractContextManager[None]:
+    def current(self) -> AbstractContextManager[object]:
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:

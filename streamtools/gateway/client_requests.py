@@ -20,7 +20,7 @@ from streamtools.json_values import compact, decode, writable
 from streamtools.sources.provider_terms import object_in, objects
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.schemas import REFUSED_AT_THE_TOP
-from streamtools.tools.tool_choice import parse_choice
+from streamtools.tools.tool_choice import check_choice, parse_choice
 
 Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The format of a client's request and response: chat completions, Responses or Anthropic's Messages."""
@@ -305,18 +305,13 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
         given_choice = holder.get("mode", "auto")
     if isinstance(given_choice, dict) and given_choice.get("type") == "custom":
         given_choice = string_at(given_choice.get("custom"), "name") or string_at(given_choice, "name")
+    known = [tool.name for tool in tools]
     try:
         choice = parse_choice(given_choice)
-    except (ValueError, TypeError):
-        raise InvalidRequest(
-            f"`tool_choice` must be auto, none, required or the name of a tool, got {given_choice!r}.", "tool_choice"
-        ) from None
-    known = {tool.name for tool in tools}
-    for name in (*(allowed or ()), *([choice.name] if choice.name else [])):
-        if name not in known:
-            raise InvalidRequest(f"`tool_choice` names {name!r}, which is not in `tools`.", "tool_choice")
-    if choice.mode == "required" and not tools:
-        raise InvalidRequest("`tool_choice` requires a call, but `tools` is empty.", "tool_choice")
+        for each in (choice, *(ToolChoice("tool", name) for name in allowed or ())):
+            check_choice(each, known)
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(str(error), "tool_choice") from None
     return choice, allowed
 
 

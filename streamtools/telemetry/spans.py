@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter, time_ns
 from typing import Any, TypeAlias
@@ -402,8 +403,8 @@ class RunSpans(_Outcome):
         _PROPAGATOR.inject(carrier, self._context)
         self.trace = carrier.get("traceparent", "")
 
-    def current(self) -> AbstractContextManager[None]:
-        return _attached(self._context)
+    def current(self) -> AbstractContextManager[object]:
+        return _current(self._span)
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
@@ -484,7 +485,7 @@ class RunSpans(_Outcome):
                 span.set_attribute("gen_ai.tool.call.result", as_attribute(outcome.text))
 
         try:
-            with _attached(trace.set_span_in_context(span, self._context)):
+            with _current(span):
                 yield set_outcome
         finally:
             attributes = metric_attributes | _set_error(span, error)
@@ -512,14 +513,8 @@ class RunSpans(_Outcome):
             request.end(error)
 
 
-@contextmanager
-def _attached(surrounding: Context) -> Iterator[None]:
-    """Make `surrounding` the current context in a `with` block. Tasks that start in the block inherit it."""
-    token = context.attach(surrounding)
-    try:
-        yield
-    finally:
-        context.detach(token)
+_current = partial(trace.use_span, record_exception=False, set_status_on_exception=False)
+"""Makes a span the current span in a `with` block. Tasks that start in the block inherit it."""
 
 
 def _set_error(span: Span, error: str | None) -> dict[str, Any]:

@@ -211,8 +211,8 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "background": ("responses", {"background": True}, "Leave it out"),
     "a hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, "Declare a function"),
     "a tool without a name": ("openai", {"tools": [{"type": "function", "function": {}}]}, "has no name"),
-    "a choice of no tool": ("openai", {"tool_choice": "fly"}, "not in `tools`"),
-    "a choice without tools": ("openai", {"tool_choice": "required"}, "`tools` is empty"),
+    "a choice of no tool": ("openai", {"tool_choice": "fly"}, "but the tools are"),
+    "a choice without tools": ("openai", {"tool_choice": "required"}, "there are no tools"),
     "a name that none may have": ("openai", request("openai", tools=["a b"]), "is not a valid tool name"),
     "a result without its call": (
         "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "only tool results"),
