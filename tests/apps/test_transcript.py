@@ -187,16 +187,6 @@ def test_long_values_are_shortened() -> None:
     assert [True, True] == [200 <= len(line) <= 250 and "…" in line for line in shown.split("\n") if line]
 
 
-def test_text_continues_after_end_line() -> None:
-    shown, file = transcript(terminal=True)
-    shown.show(Text("Hello\r"))
-    shown.end_line()
-    shown.end_line()
-    assert "Hello\n" == file.getvalue()
-    shown.show(Text("\nworld"))
-    assert "Hello\nworld" == file.getvalue()
-
-
 def test_control_characters_are_printed() -> None:
     assert "a\tb\nc␀" == printable("a\tb\r\nc\0")
 

@@ -107,10 +107,10 @@ def recorded_chat(path: Path, question: str, tools: ToolRegistry | None, speed: 
 
 def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status. Raises CommandError if rich is not installed."""
-    from streamtools.apps.cli.transcript import open_transcript
+    from streamtools.apps.cli.transcript import Terminal, Transcript
 
     names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
-    return anyio.run(_demo, list(names), args.speed, open_transcript(output, errors), errors)
+    return anyio.run(_demo, list(names), args.speed, Transcript(Terminal(file=output)), errors)
 
 
 async def _demo(names: list[str], speed: float, transcript: Transcript, errors: ErrorOutput) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from streamtools.apps.cli.printable import one_line
@@ -55,27 +55,16 @@ def discard(stream: Any) -> None:
 
 
 class ErrorOutput:
-    """Writes lines to `stream`, which is standard error. If the stream is closed, lines are dropped.
-
-    `before_line` is called before each line. A transcript on the same terminal uses it to end its current line.
-    """
+    """Writes lines to `stream`, which is standard error. If the stream is closed, lines are dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream  # None if the process was started without standard error
         self._cause: str | None = None  # the cause of a failed stream, from the log
-        self.before_line: Callable[[], object] | None = None
-
-    @property
-    def is_terminal(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
 
     def write(self, text: str) -> None:
         """Write `text` as one line."""
         if self._stream is None:
             return
-        if self.before_line is not None:
-            with contextlib.suppress(OSError):
-                self.before_line()
         try:
             self._stream.write(f"streamtools: {one_line(text)}\n")
             self._stream.flush()

@@ -24,9 +24,9 @@ def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     path: str = args.file
     transcript: Transcript | None = None
     if not args.json:
-        from streamtools.apps.cli.transcript import open_transcript
+        from streamtools.apps.cli.transcript import Terminal, Transcript
 
-        transcript = open_transcript(output, errors)
+        transcript = Transcript(Terminal(file=output))
     tools = import_tools(args.tools) if args.tools is not None else None
     options: ReplayOptions = {"speed": args.speed, "cut": args.cut, "dialects": args.dialects}
     try:

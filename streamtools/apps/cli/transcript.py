@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal, NoReturn, TextIO, assert_never
+from typing import Any, Literal, NoReturn, assert_never
 
 from streamtools import events
-from streamtools.apps.cli.errors import ErrorOutput, require_packages
+from streamtools.apps.cli.errors import require_packages
 from streamtools.apps.cli.printable import crop, one_line, printable
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -36,17 +36,6 @@ _Block = Literal["heading", "text", "reasoning", "report", "summary"]
 _TEXTS = UiTexts()
 _DIM_ITALIC = Style(dim=True, italic=True)
 _MARKDOWN_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")  # "\*" stands for "*"
-
-
-def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
-    """Create a transcript that writes to `output`.
-
-    If `output` and `errors` write to a terminal, the current line of the transcript ends before each error line.
-    """
-    transcript = Transcript(Terminal(file=output))
-    if output.isatty() and errors.is_terminal:
-        errors.before_line = transcript.end_line
-    return transcript
 
 
 class Terminal(Console):
@@ -150,12 +139,6 @@ class Transcript:
         self._write_line(Line(one_line(text), "dim"))
         self._block = None
 
-    def end_line(self) -> None:
-        """End the current line, so that other code can write to the same terminal."""
-        if not self._line_feeds:
-            self._put("\n")
-            self._added_line_feeds = 1
-
     # These methods begin blocks, and add line feeds between them.
 
     def _enter(self, block: _Block) -> bool:
@@ -180,7 +163,8 @@ class Transcript:
     def _notice(self, block: _Block, text: str, style: str) -> None:
         """Write a separate line in a block. In the block "text", it interrupts the text of the answer."""
         self._enter(block)
-        self.end_line()
+        if not self._line_feeds:
+            self._put("\n")
         self._write_line(Line(text, style))
         self._added_line_feeds = 1
 
