@@ -246,14 +246,6 @@ class ReplayBytes:
             raise StopIteration
         return data
 
-    def begin(self, now: float) -> None:
-        """Start the recorded times at `now` instead of at the first read.
-
-        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader.
-        """
-        if self._started_at is None:
-            self._started_at = now
-
     def close(self) -> None:
         """Stop, and close the file. Can be repeated."""
         self.closed = True
@@ -299,8 +291,8 @@ class ReplayBytes:
         if piece is None and self._ends_silent:
             delay = math.inf
         elif playback.speed:
-            self.begin(clock())
-            assert self._started_at is not None
+            if self._started_at is None:
+                self._started_at = clock()
             at = piece.at if piece is not None else end.at if end and playback.fault is None else 0
             delay = self._started_at + at / 1000 / playback.speed - clock()
         timeout = math.inf if playback.read_timeout is None else playback.read_timeout

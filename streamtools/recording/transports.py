@@ -30,8 +30,6 @@ from threading import Lock
 from types import ModuleType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-import anyio
-
 from streamtools.errors import Checked, RecordingError, UnrecordedRequest
 from streamtools.recording.files import (
     DETECT,
@@ -175,16 +173,12 @@ def _response_of(stream: Any) -> Any:
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     """Start to record an exchange. Its head holds the request, status and headers of `response` that are known."""
-    try:
+    request, content = None, b""
+    # httpx raises RuntimeError for a response without a request, and for the content of a streamed request.
+    with contextlib.suppress(AttributeError, RuntimeError):
         request = response.request
-        start = str(request.method), str(request.url), header_items(request.headers)
-    except (AttributeError, RuntimeError):  # httpx raises RuntimeError for a response without a request
-        exchange = file.begin(None)
-    else:
-        content = b""
-        with contextlib.suppress(AttributeError, RuntimeError):  # httpx raises RuntimeError for a streamed body
-            content = bytes(request.content)
-        exchange = file.begin_request(*start, content)
+        content = bytes(request.content)
+    exchange = file.begin(request, content)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", None)
     exchange.set_response(
         status if isinstance(status, int) else None, header_items(headers) if headers is not None else []
@@ -218,17 +212,15 @@ class ExchangeFile:
         self._file = create_private_file(self.target) if isinstance(self.target, str | os.PathLike) else self.target
         self._unwritten: deque[ExchangeRecorder] = deque()
 
-    def begin_request(
-        self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes
-    ) -> ExchangeRecorder:
-        """Start to record an exchange with this request. The credentials of the request are overwritten."""
-        request = describe_request(method, url, headers, content, record_body=self.record_body)
-        return self.begin(request, credentials_in(headers, url))
-
-    def begin(self, request: RecordedRequest | None, credentials: Iterable[str] = ()) -> ExchangeRecorder:
-        """Start to record an exchange. `request` is None if it is unknown. `credentials` are overwritten."""
+    def begin(self, request: Any, content: bytes) -> ExchangeRecorder:
+        """Start to record an exchange. Credentials of the request are overwritten. None is an unknown request."""
+        recorded, secrets = None, [*self.redact]
+        if request is not None:
+            url, headers = str(request.url), header_items(request.headers)
+            recorded = describe_request(request.method, url, headers, content, record_body=self.record_body)
+            secrets += credentials_in(headers, url)
         with self.lock:
-            exchange = ExchangeRecorder(self, request, [*self.redact, *credentials])
+            exchange = ExchangeRecorder(self, recorded, secrets)
             self._unwritten.append(exchange)
             return exchange
 
@@ -367,13 +359,10 @@ class ClientTransport(Checked, _AnyBase):  # type: ignore[misc] # see above
             needed, method = "HTTPTransport", "handle_request"
         if inner is None:
             inner = self._default[blocking] = self._default.get(blocking) or getattr(library, needed)()
-        packages = {kind.__module__.partition(".")[0] for kind in type(inner).__mro__}
-        # The other libraries with the interface of httpx that define the transport or one of its base classes.
-        others = [name for name in packages - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
-        if others and library.__name__ not in packages:
+        if (other := library_of(inner)) not in (None, library):
             raise TypeError(
                 f"The client belongs to {library.__name__}, but the transport inside {type(self).__name__} to "
-                f"{others[0]}. Pass {library.__name__}.{needed}()."
+                f"{other.__name__}. Pass {library.__name__}.{needed}()."
             )
         if not hasattr(inner, method):
             raise TypeError(f"{type(inner).__name__} has no {method}(). This client needs a {needed}.")
@@ -426,13 +415,10 @@ def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
     raise AssertionError("the coroutine has awaited something")
 
 
-def library_of(request: object) -> ModuleType:
-    """Return the module httpx or httpx2, whose class the request has. Raises TypeError for another object."""
-    for kind in type(request).__mro__:
-        library = sys.modules.get(kind.__module__.partition(".")[0])
-        if library is not None and hasattr(library, "AsyncByteStream"):
-            return library
-    raise TypeError(f"expected a request of httpx or httpx2, got {type(request)!r}")
+def library_of(value: object) -> Any:
+    """Return the module httpx or httpx2, to whose classes `value` belongs. Returns None for any other object."""
+    modules = (sys.modules.get(kind.__module__.partition(".")[0]) for kind in type(value).__mro__)
+    return next((module for module in modules if hasattr(module, "AsyncByteStream")), None)
 
 
 @functools.cache
@@ -473,7 +459,7 @@ class RecordingTransport(ClientTransport):
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         content = request.read() if blocking else await request.aread()
-        exchange = self._file.begin_request(request.method, str(request.url), header_items(request.headers), content)
+        exchange = self._file.begin(request, content)
         try:
             response = await self._send(request, blocking=blocking)
         except BaseException as error:
@@ -570,7 +556,6 @@ class ReplayTransport(ClientTransport):
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         exchange, body = self._play(request, request.read() if blocking else await request.aread())
-        body.begin(time.monotonic() if blocking else anyio.current_time())
         if exchange.unanswered and blocking:
             next(body)
         elif exchange.unanswered:

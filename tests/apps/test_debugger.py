@@ -13,7 +13,8 @@ import pytest
 from streamtools import coalesce
 from streamtools.apps.cli import main
 from streamtools.apps.cli.answerers import RecordedAnswers
-from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
+from streamtools.apps.web.dissection import MAX_STEPS, Dissection, dissect
+from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
 from streamtools.recording.files import RecordingWriter, open_exchange
@@ -127,7 +128,7 @@ def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
         writer.chunk(*Chunk(0.0, b":" * (MAX_STEPS + 1))[::-1])
         writer.end("end", 1.0)
     assert 2 == len(dissect_file(path).steps)
-    with pytest.raises(TooManySteps, match="choose a coarser cut"):
+    with pytest.raises(RecordingError, match="choose a coarser cut"):
         dissect_file(path, "byte")
 
 

@@ -46,15 +46,6 @@ def test_a_file_of_another_user_is_not_changed(tmp_path: Path, monkeypatch: pyte
     assert "old" == path.read_text()
 
 
-def test_permissions_are_set_without_fchmod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "answer.jsonl"
-    path.write_text("old")
-    path.chmod(0o666)
-    monkeypatch.delattr(os, "fchmod")
-    create_private_file(path).close()
-    assert (0o600, "") == (stat.S_IMODE(path.stat().st_mode), path.read_text())
-
-
 @pytest.mark.parametrize(
     "body", [{"end": 1}, {"end": "end"}, {"tool": {"end": "2026-01-01", "streamtools": "recording"}}]
 )

@@ -39,17 +39,10 @@ _NOTE_FOR_SHIPPED = (
     "with these tools:"
 )
 
-_UNKNOWN_QUESTION_TEXT = """There is no recorded answer to that. This page plays **recordings** of a small model, \
-because it was started without one. To talk to a model, start the page with its name and address:
-
-```
-streamtools serve --model NAME \\
-  --url http://127.0.0.1:8080/v1 \\
-  --tools MODULE:REGISTRY
-```
-
-The recorded questions are above the input box.
-"""
+_UNKNOWN_QUESTION_TEXT = (
+    "There is no recorded answer to that. The recorded questions are above the input box. To talk to a model, start "
+    "the page with its name and address: `streamtools serve --model NAME --url http://127.0.0.1:8080/v1`"
+)
 
 
 class RecordedAnswers(Answerer):

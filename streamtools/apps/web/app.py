@@ -28,7 +28,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -44,7 +44,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streamtools.apps.web.dissection import TooManySteps, dissect
+from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.chat_stream import Chat
 from streamtools.errors import RecordingError
 from streamtools.events import COMPLETE
@@ -289,11 +289,8 @@ class _ChatPage:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            self._shutdown = await stack.enter_async_context(shutdown_signal())
-            self._runs = await stack.enter_async_context(
-                Runs(MemoryEventLog(), max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
-            )
+        runs = Runs(MemoryEventLog(), max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
+        async with shutdown_signal() as self._shutdown, runs as self._runs:
             yield
 
     async def dissection(self, request: Request) -> Response:
@@ -398,6 +395,4 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
             dissection = dissect(recording, int(cut) if cut.isdecimal() else cut)  # type: ignore[arg-type] # checked
     except RecordingError as error:  # for example, if the recording is still being written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
-    except TooManySteps as error:
-        raise HTTPException(413, str(error)) from None
     return {"exchanges": count, **msgspec.structs.asdict(dissection)}

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from streamtools import events
-from streamtools.errors import Code
+from streamtools.errors import Code, RecordingError
 from streamtools.events import SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import ExchangeHead
@@ -35,10 +35,6 @@ MAX_STEPS = 50_000
 """The maximum number of steps that the page can show."""
 
 _NEAR_MISS_WINDOW = 4096  # number of the last visible characters in which a near miss is searched for
-
-
-class TooManySteps(ValueError):
-    """Raised if the chosen chunk boundaries result in more than `MAX_STEPS` steps."""
 
 
 class Mark(NamedTuple):
@@ -92,7 +88,7 @@ class Dissection(msgspec.Struct, frozen=True):
 def dissect(recording: OpenExchange, cut: Cut = "recorded") -> Dissection:
     """Read a recording and return its steps. `cut` sets the chunk boundaries.
 
-    Raises RecordingError for an invalid recording, and TooManySteps for more than `MAX_STEPS` chunks.
+    Raises RecordingError for an invalid recording, and for more than `MAX_STEPS` chunks.
     """
     head = recording.head
     adapter = adapter_of(recording)
@@ -120,7 +116,7 @@ def dissect(recording: OpenExchange, cut: Cut = "recorded") -> Dissection:
     at = 0.0
     for at, data in recut(recording, cut):
         if len(steps) >= MAX_STEPS:
-            raise TooManySteps(f"this cut makes more than {MAX_STEPS} steps: choose a coarser cut")
+            raise RecordingError(f"this cut makes more than {MAX_STEPS} steps: choose a coarser cut")
         body.add(decode(data))
         feed(adapter.take(data))
         steps.append(DebuggerStep(at, body.length, written.content.length, len(events_json), machine.buffered))
