@@ -124,6 +124,8 @@ class Delivery:
         exchange = self._exchange
         self._deadline.deadline = anyio.current_time() + self._route.max_answer_time
         with self._deadline:
+            if exchange.request is None:  # the gateway refuses the client's request
+                await self._send(exchange.close(), more=False)
             while exchange.request is not None and not self._broken:
                 await self._request_answer(exchange.request)
         if self._deadline.cancelled_caught and not self._sending:

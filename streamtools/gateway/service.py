@@ -272,12 +272,6 @@ class _Gateway:
         started = monotonic()
         begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._record_event)
         exchange = await self._read(request, begin)
-        if exchange.request is None:
-            body = exchange.close()
-            assert exchange.head is not None
-            refused = Response(body, exchange.head.status, dict(exchange.head.headers))
-            await refused(request.scope, request.receive, send)
-            return exchange.head.status
         delivery = Delivery(exchange, self._route(request, client_api))
         status = await self._deliver(delivery, request, send)
         if delivery.first_sent is not None:
