@@ -305,7 +305,7 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
         given_choice = holder.get("mode", "auto")
     if isinstance(given_choice, dict) and given_choice.get("type") == "custom":
         given_choice = string_at(given_choice.get("custom"), "name") or string_at(given_choice, "name")
-    known = [tool.name for tool in tools]
+    known = {tool.name: tool for tool in tools}  # a list would be slow for many allowed tools
     try:
         choice = parse_choice(given_choice)
         for each in (choice, *(ToolChoice("tool", name) for name in allowed or ())):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolChoice
@@ -34,7 +34,7 @@ def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoi
     raise ValueError(f"tool_choice must be auto, none, required or the name of a tool, got {value!r}")
 
 
-def check_choice(choice: ToolChoice, names: Sequence[str], *, eager: bool = False) -> None:
+def check_choice(choice: ToolChoice, names: Collection[str], *, eager: bool = False) -> None:
     """Raise ValueError for a choice that no response can satisfy with the tools `names`, or that cannot be enforced.
 
     `eager` is True if calls run before the response is complete. A required call cannot be enforced then.
