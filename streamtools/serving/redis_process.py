@@ -15,10 +15,11 @@ because their process no longer runs.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
@@ -27,17 +28,12 @@ from anyio.abc import TaskGroup
 from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event, weigh
 from streamtools.logs import Logger, loggable
-from streamtools.serving import redis_scripts as scripts
+from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.event_log import WaitingReaders
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.redis_server import (
-    FIRST_RETRY_S,
-    LAST_RETRY_S,
-    RedisMessages,
-    RedisServer,
-    RunState,
-    milliseconds,
-)
+from streamtools.serving.redis_protocol import RunState
+from streamtools.serving.redis_server import FIRST_RETRY_S, LAST_RETRY_S, RedisMessages, RedisServer, milliseconds
+from streamtools.serving.run import Run
 from streamtools.tools.redis_client import Word
 
 log = Logger(__name__)
@@ -76,8 +72,8 @@ class RedisProcess:
         self.id = self.messages.process_id
         self.leased: dict[str, LeasedRun] = {}
         """Maps the key of a run to its state, for each run that this process drives."""
-        self.readers = Counter[str]()
-        """Maps the key of a run that another process drives to the number of its readers in this process."""
+        self.readers = WeakKeyDictionary[Run, set[int]]()
+        """The readers in this process of each run that another process drives."""
         self._settings = server.settings
         self._tasks = tasks
         self._on_expired = on_expired
@@ -86,8 +82,8 @@ class RedisProcess:
         self._has_dirty = anyio.Event()
         # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
         self._take_over_from = 0.0
-        self._write_failed_at: float | None = None  # when writing began to fail; None after a success
-        self._listen_failed_at: float | None = None  # when reading began to fail; None after a success
+        self._renew_at = 0.0  # the time of the next renewal of the leases
+        self._may_have_lost_events = False  # whether the server must be asked if it still has the events of the feeds
         self._last_message_id = "0-0"
         self._last_release_id = "$"
         self._is_woken = False  # whether a `wake` message was sent since the last blocking read began
@@ -97,12 +93,33 @@ class RedisProcess:
         """Run the three tasks. After a cancellation, they continue until the ends of the runs are written."""
         with anyio.CancelScope(shield=True) as scope:
             self._tasks.start_soon(self._end_with_group, scope)
-            async with anyio.create_task_group() as group:
-                for task in (self._write, self._listen, self._keep_leases):
-                    group.start_soon(task)
+            async with self.server.client.connection() as self._execute, anyio.create_task_group() as group:
+                group.start_soon(self._repeat, self._write, self._stop_unwritten)
+                group.start_soon(self._repeat, self._listen, self._check_feeds)
+                group.start_soon(self._repeat, self._keep_leases, self._stop_unwritten)
         self.server.closed = ClosedError("The runs have been closed. Another process may still read them.")
         for feed in self._feeds.values():
             feed.fail(self.server.closed)
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], on_failure: Callable[[bool], None]) -> None:
+        """Repeat the steps of one task. After a failure, postpone takeovers, and pause.
+
+        `on_failure` gets whether all steps have failed for a long time.
+        """
+        pause, failing_since = FIRST_RETRY_S, math.inf
+        while True:
+            try:
+                await step()
+                pause, failing_since = FIRST_RETRY_S, math.inf
+            except Exception as error:
+                now = anyio.current_time()
+                self._take_over_from = now + self._settings.lease / 2
+                if failing_since == math.inf:
+                    failing_since = now
+                    log.warning("redis_unreachable", **loggable(error))
+                on_failure(now - failing_since > self._settings.max_outage)
+                await anyio.sleep(pause)
+                pause = min(2 * pause, LAST_RETRY_S)
 
     async def _end_with_group(self, scope: anyio.CancelScope) -> None:
         """When the task group is cancelled, wait for the ends of the runs, then cancel `scope`."""
@@ -137,31 +154,24 @@ class RedisProcess:
             self._has_dirty.set()
 
     async def _write(self) -> None:
-        """Run the first task: write the pending events and the ends of runs."""
-        pause = FIRST_RETRY_S
-        while True:
-            if not self._dirty:
-                self._has_dirty = anyio.Event()
-                await self._has_dirty.wait()
-            runs = [self._dirty.pop(key) for key in list(self._dirty)[:_MAX_RUNS_PER_WRITE]]
-            try:
+        """Do a step of the first task: write the pending events and the ends of runs."""
+        if not self._dirty:
+            self._has_dirty = anyio.Event()
+            await self._has_dirty.wait()
+        runs = [self._dirty.pop(key) for key in list(self._dirty)[:_MAX_RUNS_PER_WRITE]]
+        try:
+            for run in runs:
+                if run.needs_check:
+                    await self._reclaim(run)
+            await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
+            for run in runs:
+                if run.has_only_release:
+                    await self._release(run)
+            async with anyio.create_task_group() as group:
                 for run in runs:
-                    if run.needs_check:
-                        await self._reclaim(run)
-                await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
-                for run in runs:
-                    if run.has_only_release:
-                        await self._release(run)
-                if ending := [run for run in runs if run.has_only_end]:
-                    async with anyio.create_task_group() as group:
-                        for run in ending:
-                            group.start_soon(self._write_end, run)
-            except Exception as error:
-                self._handle_outage(error)
-                await anyio.sleep(pause)
-                pause = min(2 * pause, LAST_RETRY_S)
-            else:
-                self._write_failed_at, pause = None, FIRST_RETRY_S
+                    if run.has_only_end:
+                        group.start_soon(self._write_end, run)
+        finally:
             self._dirty |= {run.key: run for run in runs if run.is_dirty}
 
     async def _append(self, batches: list[tuple[LeasedRun, list[tuple[int, bytes]]]]) -> None:
@@ -169,45 +179,46 @@ class RedisProcess:
             return
         names, args = list[str](), list[Word]()
         for run, batch in batches:
-            keys = self.server.run_keys(run.key)
-            names += (keys.log, keys.meta)
+            names += self.server.keys.of_run(run.key)[:2]
             args += (run.token, batch[0][0], int(run.may_have_gap), len(batch), *(data for _, data in batch))
         replies = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
-        for (run, batch), (status, last) in zip(batches, replies, strict=True):
-            await self._confirm(run, status, last, batch)
+        for (run, batch), last in zip(batches, replies, strict=True):
+            await self._confirm(run, last, batch)
 
     async def _write_end(self, run: LeasedRun) -> None:
         assert run.final is not None
         seq, done, result = run.final
-        keys = self.server.run_keys(run.key)
-        names = [keys.log, keys.meta, keys.lease, self._running_key, *self.server.owner_keys(run.owner)]
-        status, last = await self.server.run_script(
+        last = await self.server.run_script(
             scripts.END,
-            names + self.server.keys_before(run.owner, run.run_id),
+            self.server.keys.changed_by(run.owner, run.run_id),
             *(run.token, milliseconds(max(self._settings.keep, run.keep)), run.key, run.run_id),
             *(seq, done, int(run.may_have_gap), result),
         )
-        await self._confirm(run, status, last, [(seq, done)])
-        if status == b"ok":
+        await self._confirm(run, last, [(seq, done)])
+        if last:
             run.confirm_end()
 
     async def _release(self, run: LeasedRun) -> None:
         """Hand a run over to another process."""
-        keys, keep = self.server.run_keys(run.key), milliseconds(self._settings.keep)
-        names = (keys.log, keys.meta, keys.lease, self._running_key, self._released_key)
-        await self.server.run_script(scripts.RELEASE, names, run.token, keep, run.key)
+        keys = self.server.keys
+        log, meta, _ = keys.of_run(run.key)
+        names = (log, meta, keys.running, keys.released)
+        await self.server.run_script(scripts.RELEASE, names, run.token, milliseconds(self._settings.keep), run.key)
         self.remove_run(run)
         run.fence()
 
-    async def _confirm(self, run: LeasedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
-        """Handle the reply to a write: pass the events to the readers in this process, or claim the run again."""
-        if status != b"ok":
+    async def _confirm(self, run: LeasedRun, last: int, events: list[tuple[int, bytes]]) -> None:
+        """Handle the reply to a write: pass the events to the readers in this process, or claim the run again.
+
+        `last` is the last seq in the log, or 0 if the write was refused.
+        """
+        if not last:
             await self._reclaim(run)
             return
         run.confirm(last)
         if (feed := self._feeds.get(run.key)) is not None:
-            new = [(seq, read_ui_event(data)) for seq, data in events if seq > feed.last]
-            if new and new[0][0] == feed.last + 1:
+            new = [read_ui_event(data) for seq, data in events if seq > feed.last]
+            if new and new[0].seq == feed.last + 1:
                 feed.add(new, run.epoch)
             if not self._is_fed_here(feed):
                 await self._wake_listener()
@@ -218,9 +229,10 @@ class RedisProcess:
         If the claim succeeds, the events that the server has lost are pending again, under a new epoch. Otherwise this
         process gives up the run, because another process drives it or the run has ended.
         """
-        status, epoch, last, *_ = await self.claim(run.key, run.token)
+        claimed = await self.claim(run.key, run.epoch)
         run.needs_check = False
-        if status == b"claimed":
+        if claimed is not None:
+            epoch, last, *_ = claimed
             log.warning("events_written_again", run_id=run.run_id, after=last)
             run.rewind(last, epoch)
             self.write_soon(run)
@@ -231,55 +243,41 @@ class RedisProcess:
             self.remove_run(run)
             run.fence()
 
-    def _handle_outage(self, error: Exception) -> None:
-        """Postpone takeovers. Stop runs that have too many pending events or, after a long outage, any."""
-        now = anyio.current_time()
-        self._take_over_from = now + self._settings.lease / 2
-        if self._write_failed_at is None:
-            self._write_failed_at = now
-            log.warning("redis_unreachable", **loggable(error))
-        is_long = now - self._write_failed_at > self._settings.max_outage
+    def _stop_unwritten(self, is_long: bool) -> None:
+        """Stop runs that have too many pending events or, after a long outage, any."""
         for run in self.leased.values():
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
 
-    def store_soon(self, meta_key: str, field: str, value: str) -> None:
-        """Store a field of a run in the background, unless the run has this field. A failure is ignored."""
+    def in_background(self, function: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Call a function in the background. A failure is ignored."""
 
-        async def store() -> None:
+        async def call() -> None:
             with suppress(Exception):
-                await self.server.retry("EVAL", scripts.STORE_ONCE, 1, meta_key, field, value, field)
+                await function(*args)
 
-        self._tasks.start_soon(store)
+        self._tasks.start_soon(call)
 
-    async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int, int, int, int]:
-        """Claim a run. Pass its `token` if this process already drives it. Returns the reply of the script `CLAIM`."""
-        keys = self.server.run_keys(key)
-        names = (keys.log, keys.meta, keys.lease, self._running_key)
-        lease = milliseconds(self._settings.lease)
-        status, *numbers = await self.server.run_script(scripts.CLAIM, names, self.id, lease, key, token)
-        return status, *numbers
-
-    @property
-    def _running_key(self) -> str:
-        return self.server.shared_key("running")
-
-    @property
-    def _released_key(self) -> str:
-        return self.server.shared_key("released")
+    async def claim(self, key: str, epoch: int | None = None) -> Sequence[int] | None:
+        """Claim a run. Pass its `epoch` if this process already drives it. Returns the reply of the script `CLAIM`."""
+        log, meta, _ = self.server.keys.of_run(key)
+        args = self.id, milliseconds(self._settings.lease), key, "" if epoch is None else epoch
+        claimed: Sequence[int] | None
+        claimed = await self.server.run_script(scripts.CLAIM, (log, meta, self.server.keys.running), *args)
+        return claimed
 
     # Reading.
 
-    async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
-        """Return the next events after the seq `after` from the log of a run, each with its seq. May return []."""
-        args = ("XRANGE", self.server.run_keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
+    async def fetch(self, key: str, after: int) -> list[UIEvent]:
+        """Return the next events after the seq `after` from the log of a run. May return []."""
+        args = ("XRANGE", self.server.keys.of_run(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.server.retry(*args, seconds=self._settings.max_outage))
 
     async def follow(self, key: str, state: RunState) -> Feed:
         """Return the feed of a run, and count the caller as a reader. `state` is the current state of the run."""
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(key, self.server.run_keys(key).log.encode(), state)
+            feed = self._feeds[key] = Feed(key, self.server.keys.of_run(key).log.encode(), state)
         feed.readers += 1
         if feed.readers == 1 and not self._is_fed_here(feed):
             try:
@@ -317,48 +315,33 @@ class RedisProcess:
                 if not isinstance(error, Exception):
                     raise
 
-    async def _listen(self) -> None:
-        """Run the second task: read messages, and the logs of runs that another process writes."""
-        pause = FIRST_RETRY_S
-        while True:
-            try:
-                async with self.server.client.connection() as connection:
-                    for feed in list(self._feeds.values()):
-                        last = feed.last
-                        state = await self.server.run_state(feed.key, last)
-                        if feed.last == last:
-                            feed.compare(state)
-                    with anyio.fail_after(math.inf) as scope:
-                        while True:
-                            await self._read_streams(connection.execute, scope)
-                            self._listen_failed_at, pause = None, FIRST_RETRY_S
-                            await anyio.lowlevel.checkpoint()  # let the readers run
-            except Exception as error:
-                now = anyio.current_time()
-                self._take_over_from = now + self._settings.lease / 2
-                if self._listen_failed_at is None:
-                    self._listen_failed_at = now
-                    log.warning("redis_not_read", **loggable(error))
-                if now - self._listen_failed_at > self._settings.max_outage:
-                    for feed in list(self._feeds.values()):
-                        feed.fail(OwnerUnreachable("The Redis server of the run does not answer."))
-                        self._feeds.pop(feed.key, None)
-            await anyio.sleep(pause)
-            pause = min(2 * pause, LAST_RETRY_S)
+    def _check_feeds(self, is_long: bool) -> None:
+        """Compare the feeds with the server when it is back. After a long outage, end them."""
+        self._may_have_lost_events = True
+        if is_long:
+            for feed in self._feeds.values():
+                feed.fail(OwnerUnreachable("The Redis server of the run does not answer."))
+            self._feeds.clear()
 
-    async def _read_streams(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
-        """Handle the messages and events of one blocking read. `scope` ends a read that gets no reply."""
+    async def _listen(self) -> None:
+        """Do a step of the second task: read messages, and the logs of runs that another process writes."""
+        if self._may_have_lost_events:
+            for feed in list(self._feeds.values()):
+                last = feed.last
+                state = await self.server.run_state(feed.key, last)
+                if feed.last == last:
+                    feed.compare(state)
+            self._may_have_lost_events = False
         feeds = {feed.stream: feed for feed in self._feeds.values() if not self._is_fed_here(feed)}
-        process_stream = self.messages.stream(self.id).encode()
+        messages, released = self.server.keys.of_process(self.id).encode(), self.server.keys.released.encode()
         self._is_woken = False
         block = min(self._settings.lease / 3, _MAX_LISTEN_S)
-        released = self._released_key.encode()
         positions = (self._last_message_id, self._last_release_id, *(f"{feed.last}-0" for feed in feeds.values()))
-        scope.deadline = anyio.current_time() + block + 5.0
         options = ("COUNT", 500, "BLOCK", milliseconds(block))
-        reply = await execute("XREAD", *options, "STREAMS", process_stream, released, *feeds, *positions)
+        with anyio.fail_after(block + 5.0):
+            reply = await self._execute("XREAD", *options, "STREAMS", messages, released, *feeds, *positions)
         for stream, entries in reply.items() if isinstance(reply, dict) else reply or ():
-            if stream == process_stream:
+            if stream == messages:
                 self._last_message_id = entries[-1][0].decode()
                 for _, (_, message, *_) in entries:
                     self.messages.receive(message)
@@ -366,47 +349,44 @@ class RedisProcess:
                 self._last_release_id = entries[-1][0].decode()
                 for _, (_, key, *_) in entries:
                     self._tasks.start_soon(self._take_over, key.decode())
-            elif new := [entry for entry in read_entries(entries) if entry[0] > feeds[stream].last]:
+            elif new := [event for event in read_entries(entries) if event.seq > feeds[stream].last]:
                 feeds[stream].add(new, int(entries[-1][1][0]))
+        await anyio.lowlevel.checkpoint()  # let the readers run
 
     # Leases.
 
     async def _keep_leases(self) -> None:
-        """Run the third task: renew leases, report readers to other processes, and take over expired runs."""
-        lease, renew_at = milliseconds(self._settings.lease), 0.0
-        while True:
-            try:
-                if (now := anyio.current_time()) >= renew_at:
-                    renew_at = now + self._settings.lease / 3
-                    await self._renew()
-                    for key in list(self.readers):  # the driving process sees this key when it renews the lease
-                        await self.server.client.execute("SET", self.server.run_keys(key).readers, 1, "PX", lease)
-                if anyio.current_time() >= self._take_over_from:
-                    for key in await self.server.run_script(scripts.EXPIRED, (self._running_key,)):
-                        self._tasks.start_soon(self._take_over, key.decode())
-                self._write_failed_at = None
-            except Exception as error:
-                self._handle_outage(error)
-            await anyio.sleep(min(self._settings.lease / 3, _MAX_TAKEOVER_DELAY_S))
+        """Do a step of the third task: renew leases, report readers to other processes, and take over expired runs."""
+        if (now := anyio.current_time()) >= self._renew_at:
+            await self._renew()
+            for run, readers in list(self.readers.items()):
+                if readers:  # the driving process sees this key when it renews the lease
+                    key, lease = self.server.keys.of_run(run.journal.key).readers, milliseconds(self._settings.lease)
+                    await self.server.client.execute("SET", key, 1, "PX", lease)
+            self._renew_at = now + self._settings.lease / 3
+        if anyio.current_time() >= self._take_over_from:
+            for key in await self.server.run_script(scripts.EXPIRED, (self.server.keys.running,)):
+                self._tasks.start_soon(self._take_over, key.decode())
+        await anyio.sleep(min(self._settings.lease / 3, _MAX_TAKEOVER_DELAY_S))
 
     async def _renew(self) -> None:
         leased = list(self.leased.values())
         for start in range(0, len(leased), _MAX_RUNS_PER_RENEWAL):
             runs = leased[start : start + _MAX_RUNS_PER_RENEWAL]
-            names, args = [self._running_key], list[Word]()
+            names, args = [self.server.keys.running], list[Word]()
             known = [(run.token, run.written) for run in runs]  # the state before the renewal
             lease_until = anyio.current_time() + self._settings.lease
             for run in runs:
-                names += self.server.run_keys(run.key)
+                names += self.server.keys.of_run(run.key)
                 args += (run.token, run.key)
             replies = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
-            for run, (token, written), (is_ours, last, is_read) in zip(runs, known, replies, strict=True):
+            for run, (token, written), (last, is_read) in zip(runs, known, replies, strict=True):
                 run.forget_old()
                 if run.is_safely_stored:
                     self.remove_run(run)
                 if token != run.token or run.is_fenced:
                     continue  # this process claimed the run again, or lost it, during the renewal
-                if not is_ours or last < written:
+                if last < written:  # also if the token is wrong
                     run.needs_check = True
                     self.write_soon(run)
                     continue
@@ -441,28 +421,28 @@ class Feed:
         self.losses = 0
         """How often the server lost or replaced events that were in this feed."""
         self.error: Exception | None = None
-        self._events: deque[tuple[int, UIEvent]] = deque()
+        self._events: deque[UIEvent] = deque()
         self._size = 0
         self.waiting = WaitingReaders()
 
-    def add(self, events: list[tuple[int, UIEvent]], written_by: int) -> None:
+    def add(self, events: list[UIEvent], written_by: int) -> None:
         """Add the next events. `written_by` is the epoch under which the last one was written."""
-        for entry in events:
-            self._events.append(entry)
-            self._size += weigh(entry[1])
+        for event in events:
+            self._events.append(event)
+            self._size += weigh(event)
             while len(self._events) > WINDOW or (self._size > WINDOW_BYTES and len(self._events) > 1):
-                self._size -= weigh(self._events.popleft()[1])
-        self.last, self.written_by = events[-1][0], written_by
+                self._size -= weigh(self._events.popleft())
+        self.last, self.written_by = events[-1].seq, written_by
         self.waiting.wake()
 
-    def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
+    def after(self, position: int) -> list[UIEvent] | None:
         """Return the next events after the seq `position`; None if the feed does not have them."""
-        if not self._events or not self._events[0][0] - 1 <= position < self.last:
+        if not self._events or not self._events[0].seq - 1 <= position < self.last:
             return None
-        start = position + 1 - self._events[0][0]  # the index, if the seqs in the feed have no gap
-        if start < len(self._events) and self._events[start][0] == position + 1:
+        start = position + 1 - self._events[0].seq  # the index, if the seqs in the feed have no gap
+        if start < len(self._events) and self._events[start].seq == position + 1:
             return [self._events[index] for index in range(start, min(start + _MAX_READ, len(self._events)))]
-        return [entry for entry in self._events if entry[0] > position] or None
+        return [event for event in self._events if event.seq > position] or None
 
     def compare(self, state: RunState) -> None:
         """If the server no longer has the events of the feed, drop them and move `last` back.
@@ -473,11 +453,10 @@ class Feed:
         """
         if not self.last or state.written_by == self.written_by or state.first > self.last:
             return
-        epoch = int(state.token.partition(":")[0] or 0)
-        if epoch == self.written_by:
+        if state.epoch == self.written_by:
             self.last = state.last
         else:  # if the run was claimed more than once, `claim_seq` may be too high
-            self.last = min(state.claim_seq, state.last) if epoch == self.written_by + 1 else 0
+            self.last = min(state.claim_seq, state.last) if state.epoch == self.written_by + 1 else 0
         self._events.clear()
         self._size = 0
         self.losses += 1
@@ -489,6 +468,6 @@ class Feed:
         self.waiting.wake()
 
 
-def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
-    """Convert the entries of a Redis stream to events. Returns the seq and the event of each entry."""
-    return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]
+def read_entries(entries: Iterable[Any]) -> list[UIEvent]:
+    """Return the events in entries of a log."""
+    return [read_ui_event(data) for _, (_, data) in entries]

@@ -14,7 +14,7 @@ from streamtools.errors import RunNotFound
 from streamtools.events import Done, UIEvent
 from streamtools.serving.event_log import resync
 from streamtools.serving.redis_process import Feed, RedisProcess
-from streamtools.serving.redis_server import RunState
+from streamtools.serving.redis_protocol import RunState
 
 
 class RedisReader:
@@ -33,7 +33,7 @@ class RedisReader:
         self._position = after
         self._feed: Feed | None = None
         self._losses = 0  # the value of `feed.losses` that this reader has handled
-        self._ready: deque[tuple[int, UIEvent]] = deque()  # the next events, each with its seq
+        self._ready: deque[UIEvent] = deque()  # the next events
         self._is_over = False
         self._opened = False
 
@@ -47,18 +47,19 @@ class RedisReader:
             if self._is_over:
                 raise StopAsyncIteration
             await self._fill()
-        if type(self._ready[0][1]) is Done and self._before_done is not None:
+        if type(self._ready[0]) is Done and self._before_done is not None:
             await self._before_done()
             if not self._ready:  # another task has read `done` meanwhile
                 raise StopAsyncIteration
-        self._position, event = self._ready.popleft()
+        event = self._ready.popleft()
+        self._position = event.seq
         if type(event) is Done:
             await self.aclose()
         return event
 
     async def _open(self) -> None:
         state = await self._process.server.run_state(self._key)
-        if not state.token:
+        if not state.epoch:
             raise RunNotFound("This run does not exist, or is no longer kept.")
         is_at_end = state.is_over and self._position == state.last
         if not is_at_end:
@@ -75,9 +76,8 @@ class RedisReader:
 
     def _resync(self, state: RunState) -> None:
         """Continue with a resync warning and then the first event in the log."""
-        dropped = max(state.first - 1, 0)
         self._ready.clear()
-        self._ready.append((dropped, resync(dropped)))
+        self._ready.append(resync(max(state.first - 1, 0)))
 
     async def _fill(self) -> None:
         """Add the next events to `_ready`, or wait for one. May return without an event."""
@@ -88,21 +88,20 @@ class RedisReader:
         if feed.losses != self._losses:
             state = await self._process.server.run_state(self._key)
             self._losses = feed.losses
-            if position > feed.last or not state.token:
+            if position > feed.last or not state.epoch:
                 self._resync(state)
             return
         events = feed.after(position)
         if events is None and position < feed.last:
             events = await self._process.fetch(self._key, position)
-            if not events and not (await self._process.server.run_state(self._key)).token:
+            if not events and not (await self._process.server.run_state(self._key)).epoch:
                 self._is_over = True  # the run was deleted
                 return
         if self._ready or position != self._position:  # another task has read from this reader meanwhile
             return
         if events:
-            seq = events[0][0]
-            if seq > position + 1:  # the events between were dropped or never written
-                self._ready.append((seq - 1, resync(seq - 1)))
+            if events[0].seq > position + 1:  # the events between were dropped or never written
+                self._ready.append(resync(events[0].seq - 1))
             self._ready += events
         elif position >= feed.last:
             await feed.waiting.wait()

@@ -1,13 +1,13 @@
-"""Access to a Redis server that the processes of a `RedisStore` share: keys, scripts, retries and messages.
+"""Access to a Redis server that the processes of a `RedisStore` share: commands, retries and messages.
 
-`owner` is the user to whom a run belongs. The driving process of a run is the process that produces its events.
+`redis_protocol.py` describes the data on the server. The driving process of a run is the process that produces its
+events.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import anyio
@@ -16,9 +16,8 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.logs import Logger, loggable
-from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.event_log import log_key
-from streamtools.serving.run import NEXT
+from streamtools.serving import redis_protocol as scripts
+from streamtools.serving.redis_protocol import Keys, RunState
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
@@ -37,73 +36,15 @@ class StoreSettings(NamedTuple):
     max_outage: float
 
 
-class RunKeys(NamedTuple):
-    """The Redis keys of one run. They share a hash tag: the part in braces."""
-
-    log: str
-    meta: str
-    lease: str
-    readers: str
-
-
-class OwnerKeys(NamedTuple):
-    """The Redis keys of one user.
-
-    `runs` holds the ids of all runs, `conversations` the last run of each conversation, and `running` the runs that
-    have not ended. `kept` expires with the last run that has ended.
-    """
-
-    runs: str
-    conversations: str
-    running: str
-    kept: str
-
-
-class RunState(NamedTuple):
-    """The state of a run on the server.
-
-    `first` and `last` are the first and the last seq in the log. `token` is `"<epoch>:<process id>"` of the driving
-    process, or empty if the run is unknown. `claim_seq` was the last seq when the driving process claimed the run.
-    `is_over` is True after the end of the run. `written_by` is the epoch under which the event was written for which
-    the state was requested, or 0 if the log does not contain this event.
-    """
-
-    first: int
-    last: int
-    token: str
-    claim_seq: int
-    is_over: bool
-    written_by: int
-
-
 class RedisServer:
     """Runs commands and scripts on one Redis server of a store."""
 
     def __init__(self, client: RedisClient, settings: StoreSettings) -> None:
         self.client = client
         self.settings = settings
+        self.keys = Keys(settings.prefix)
         self.closed: ClosedError | None = None
         """The error that commands raise after the store has been closed; None while it is open."""
-
-    def shared_key(self, *names: str) -> str:
-        """Return a Redis key that belongs to no run: the prefix of the store and `names`, joined by colons."""
-        return ":".join((self.settings.prefix, *names))
-
-    def run_keys(self, key: str) -> RunKeys:
-        stem = f"{self.settings.prefix}:{{{key}}}:"
-        return RunKeys(stem + "log", stem + "meta", stem + "lease", stem + "readers")
-
-    def owner_keys(self, owner: str) -> OwnerKeys:
-        stem = f"{self.settings.prefix}:{{{log_key(owner, '')}}}:"
-        return OwnerKeys(stem + "runs", stem + "conversations", stem + "running", stem + "kept")
-
-    def keys_before(self, owner: str, run_id: str) -> list[str]:
-        """Return the keys of the log and the meta of each run that a run continues, the last one first."""
-        names = list[str]()
-        while run_id.endswith(NEXT):
-            run_id = run_id.removesuffix(NEXT)
-            names += self.run_keys(log_key(owner, run_id))[:2]
-        return names
 
     async def retry(self, *args: Word, seconds: float | None = None) -> Any:
         """Send an idempotent command and return its reply. Repeats the command if it fails.
@@ -130,14 +71,26 @@ class RedisServer:
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
         """Return the state of a run. Its `written_by` is about the event `seq`, by default the last event."""
-        keys = self.run_keys(key)
-        args = ("EVAL", scripts.STATE, 2, keys.log, keys.meta, "" if seq is None else seq)
-        first, last, token, claim_seq, is_over, written_by = await self.retry(*args, seconds=self.settings.max_outage)
-        return RunState(first, last, token.decode(), claim_seq, bool(is_over), written_by)
+        log, meta, _ = self.keys.of_run(key)
+        args = ("EVAL", scripts.STATE, 2, log, meta, "" if seq is None else seq)
+        first, last, epoch, process_id, *others = await self.retry(*args, seconds=self.settings.max_outage)
+        return RunState(first, last, epoch, process_id.decode(), *others)
+
+    async def store(
+        self, key: str, field: str, value: str | bytes = "", *, token: str = "", read: Sequence[str] = ()
+    ) -> list[bytes | None]:
+        """Store a field of a run, unless the run has this field or `value` is empty. Returns the fields `read`.
+
+        If the run is not kept, or `token` is given and does not drive the run, nothing is stored or returned.
+        """
+        meta = self.keys.of_run(key).meta
+        fields: list[bytes | None]
+        fields = await self.retry("EVAL", scripts.STORE, 1, meta, token, field, value, *(read or (field,)))
+        return fields
 
     async def read_result(self, key: str) -> bytes | None:
         """Return the stored result of a run; None if the run has not ended or is unknown."""
-        result: bytes | None = await self.retry("HGET", self.run_keys(key).meta, "ended")
+        result: bytes | None = await self.retry("HGET", self.keys.of_run(key).meta, "ended")
         return result
 
 
@@ -176,34 +129,27 @@ class RedisMessages:
             with anyio.fail_after(self._server.settings.lease):
                 while True:
                     state = await self._server.run_state(key)
-                    if not state.token or (state.is_over and not also_ended):
+                    if not state.epoch or (state.is_over and not also_ended):
                         return {"over": True}
-                    self._pending[id] = arrived, answer = anyio.Event(), dict[str, Any]()
-                    message = {**request, "key": key, "id": id, "from": self.process_id}
-                    await self.send(state.token.partition(":")[2], message)
-                    await arrived.wait()
-                    if state.is_over or not answer.get("over"):
-                        return answer
+                    if state.process_id:
+                        self._pending[id] = arrived, answer = anyio.Event(), dict[str, Any]()
+                        await self.send(state.process_id, {**request, "key": key, "id": id, "from": self.process_id})
+                        await arrived.wait()
+                        if state.is_over or not answer.get("over"):
+                            return answer
                     await anyio.sleep(FIRST_RETRY_S)  # another process is taking the run over, or it has just ended
         except Exception as error:
             raise OwnerUnreachable("The process that drives the run does not answer.") from error
         finally:
             self._pending.pop(id, None)
 
-    def ask_in_background(self, key: str, request: dict[str, Any]) -> None:
-        """Send a request in a background task that ignores the answer."""
-
-        async def ask() -> None:
-            with suppress(OwnerUnreachable):
-                await self.ask(key, request)
-
-        self._tasks.start_soon(ask)
-
     async def send(self, process_id: str, message: dict[str, Any]) -> None:
         """Append a message to the stream of a process."""
         settings = self._server.settings
         keep = milliseconds(max(settings.keep, 4 * settings.lease))
-        await self._server.run_script(scripts.SEND, (self.stream(process_id),), keep, msgspec.json.encode(message))
+        await self._server.run_script(
+            scripts.SEND, (self._server.keys.of_process(process_id),), keep, msgspec.json.encode(message)
+        )
 
     def receive(self, data: bytes) -> None:
         """Handle a message from the stream of this process."""
@@ -221,10 +167,6 @@ class RedisMessages:
                     self._tasks.start_soon(self._handle, message)
         except Exception as error:  # another version of streamtools may have sent it; later messages must still be read
             log.warning("message_not_read", **loggable(error))
-
-    def stream(self, process_id: str) -> str:
-        """Return the Redis key of the stream of a process."""
-        return self._server.shared_key("process", process_id)
 
     async def _handle(self, message: dict[str, Any]) -> None:
         try:

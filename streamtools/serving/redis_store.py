@@ -36,9 +36,9 @@ from streamtools.errors import (
 )
 from streamtools.events import Call, Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
-from streamtools.serving import redis_scripts as scripts
+from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.event_log import log_key, split_key
-from streamtools.serving.journal import Attachment, Journal
+from streamtools.serving.journal import Journal
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
@@ -65,9 +65,9 @@ _OWNER_LOST = "the process of the run has ended, and another process continues t
 class RedisStore(Checked):
     """Shares runs between processes: pass `RedisStore("redis://localhost")` to `Runs` in each process.
 
-    `servers` is a URL, a client of redis-py or a `RedisClient`, or a list of URLs. A server is Redis 6.2 or later, or
-    Valkey, with or without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster
-    cannot read all runs with one blocking command. All keys start with `prefix`.
+    `servers` is a URL, a client of redis-py, or a list of URLs. A server is Redis 6.2 or later, or Valkey, with or
+    without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read all runs
+    with one blocking command. All keys start with `prefix`. A store runs on asyncio only.
 
     With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. The
     server follows from the id of the user and the URLs, without user names and passwords. A run that is not on it is
@@ -194,7 +194,7 @@ class RedisStore(Checked):
         """Return the `RedisProcess` of the server that has a run; the one for new runs if no server has it."""
         first, *others = self._processes_of(owner)
         for process in others:
-            if await process.server.retry("EXISTS", process.server.run_keys(log_key(owner, run_id)).meta):
+            if await process.server.retry("EXISTS", process.server.keys.of_run(log_key(owner, run_id)).meta):
                 return process
         return first
 
@@ -208,14 +208,12 @@ class RedisStore(Checked):
         answer. The runs that it continues are kept as long as the run itself.
         """
         process, key = await self._process_of(run.id.removesuffix(NEXT), run.owner), log_key(run.owner, run.id)
-        server = process.server
-        keys = server.run_keys(key)
-        leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.meta)
-        names = [keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner)]
-        names += server.keys_before(run.owner, run.id)
-        args: list[Word] = [key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0]
+        keys = process.server.keys
+        leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.of_run(key).meta)
+        names = keys.changed_by(run.owner, run.id)
+        args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
         args += [run.conversation or "", "note", json.dumps(run.note), "copied", run.copied]
-        status = await server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
+        status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
         if status == b"exists":
@@ -246,7 +244,7 @@ class RedisStore(Checked):
     async def find(self, run_id: str, *, owner: str) -> RemoteRun:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
         for process in self._processes_of(owner):
-            meta_key = process.server.run_keys(log_key(owner, run_id)).meta
+            meta_key = process.server.keys.of_run(log_key(owner, run_id)).meta
             token, conversation, note, copied, result, trace, stop = await process.server.retry(
                 "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace", "stop"
             )
@@ -263,7 +261,7 @@ class RedisStore(Checked):
         """Return the id of the last run of the user `owner` in a conversation; None if there is none."""
         found = list[tuple[float, str]]()  # the time of the start and the id of the last run on each server
         for process in self._processes_of(owner):
-            keys, retry = process.server.owner_keys(owner), process.server.retry
+            keys, retry = process.server.keys.of_owner(owner), process.server.retry
             if (id := await retry("HGET", keys.conversations, conversation)) is not None:
                 found.append((float(await retry("ZSCORE", keys.runs, id) or 0), id.decode()))
         return max(found)[1] if found else None
@@ -275,9 +273,9 @@ class RedisStore(Checked):
         """
         kept = list[str]()
         for process in self._processes_of(owner):
-            server, index = process.server, process.server.owner_keys(owner).runs
+            server, index = process.server, process.server.keys.of_owner(owner).runs
             for id in await server.retry("ZREVRANGE", index, 0, limit - 1):
-                if await server.retry("EXISTS", server.run_keys(log_key(owner, id.decode())).meta):
+                if await server.retry("EXISTS", server.keys.of_run(log_key(owner, id.decode())).meta):
                     kept.append(id.decode())
                 else:
                     await server.retry("ZREM", index, id)
@@ -286,8 +284,8 @@ class RedisStore(Checked):
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a run that has ended, and its log."""
         server = (await self._process_of(run_id, owner)).server
-        await server.retry("DEL", *server.run_keys(log_key(owner, run_id)))
-        await server.retry("ZREM", server.owner_keys(owner).runs, run_id)
+        await server.retry("DEL", *server.keys.of_run(log_key(owner, run_id)))
+        await server.retry("ZREM", server.keys.of_owner(owner).runs, run_id)
 
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store a decision about a call of an ended run. An earlier decision about the call is kept.
@@ -295,11 +293,10 @@ class RedisStore(Checked):
         Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """
         server = (await self._process_of(run.id, run.owner)).server
-        meta = server.run_keys(log_key(run.owner, run.id)).meta
-        written = "" if decision is None else msgspec.json.encode(decision)
+        written = b"" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
-        found = await server.retry("EVAL", scripts.STORE_ONCE, 1, meta, f"decision:{call_id}", written, *fields)
+        found = await server.store(log_key(run.owner, run.id), f"decision:{call_id}", written, read=fields)
         if not found:
             raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
         return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
@@ -332,11 +329,12 @@ class RedisStore(Checked):
             return
         if key in self._running:  # this process had lost the run, and has not ended it yet
             return
-        status, epoch, last, crashes, silence_ms, has_crashed = await process.claim(key)
-        if status != b"claimed":
+        claimed = await process.claim(key)
+        if claimed is None:
             return
+        epoch, last, crashes, silence_ms, has_crashed = claimed
         owner, run_id = split_key(key)
-        leased = LeasedRun(key, run_id, owner, epoch, process.id, process.server.run_keys(key).meta)
+        leased = LeasedRun(key, run_id, owner, epoch, process.id, process.server.keys.of_run(key).meta)
         leased.written = last
         process.add_run(leased)
         try:
@@ -346,7 +344,7 @@ class RedisStore(Checked):
                 recorded = await self._entries_of(run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
-                events += (event for _, event in page)
+                events += page
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
             run = await self.find(run_id, owner=owner)
             lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
@@ -501,7 +499,7 @@ class RedisJournal(Journal):
 
     def begin(self) -> None:
         if self._run.trace:
-            self._process.store_soon(self._leased.meta_key, "trace", self._run.trace)
+            self._process.in_background(self._process.server.store, self.key, "trace", self._run.trace)
 
     @property
     def is_lost(self) -> bool:
@@ -514,9 +512,8 @@ class RedisJournal(Journal):
         raise OwnerUnreachable("Another process may drive the run. Repeat the decision.")
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
-        leased, server = self._leased, self._process.server
-        args = (leased.meta_key, leased.token, f"decision:{call_id}", msgspec.json.encode(decision))
-        if not await server.retry("EVAL", scripts.DECIDE_RUNNING, 1, *args):
+        server, written = self._process.server, msgspec.json.encode(decision)
+        if not await server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
     def _append(self, event: UIEvent) -> None:
@@ -576,6 +573,7 @@ class RemoteRun(Run):
         self._process = process
         self._key = self.journal.key
         self.journal.readable.set()
+        process.readers[self] = self._readers
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader that fetches the result of the run before it returns `done`."""
@@ -588,24 +586,10 @@ class RemoteRun(Run):
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
 
-    def attach(self, after: int = 0) -> Attachment:
-        attachment = super().attach(after)
-        if not self.ended:
-            self._process.readers[self._key] += 1
-        return attachment
-
-    def _on_detach(self, attachment: Attachment) -> None:
-        if id(attachment) in self._readers:
-            self._readers.discard(id(attachment))
-            readers = self._process.readers
-            readers[self._key] -= 1
-            if readers[self._key] <= 0:
-                del readers[self._key]
-
     async def wait(self) -> TurnResult:
         while not self.ended:
             state = await self._process.server.run_state(self._key)
-            if not state.token:
+            if not state.epoch:
                 raise RunNotFound(f"The run {self.id[:64]!r} is not kept any more.")
             if not state.is_over:
                 async for _ in RedisReader(self._process, self._key, state.last):
@@ -617,22 +601,21 @@ class RemoteRun(Run):
         return self._final.result
 
     async def stop(self) -> None:
-        unreachable: Exception | None = None
-        messages, lease = self._process.messages, self._process.server.settings.lease
-        with anyio.move_on_after(4 * lease):  # enough time to end the run of a crashed process
-            self._process.store_soon(self._process.server.run_keys(self._key).meta, "stop", "1")
-            while not self.ended:
-                try:
-                    await messages.ask(self._key, {"kind": "stop"})
-                except OwnerUnreachable as error:
-                    unreachable = error
-                except anyio.get_cancelled_exc_class():
-                    messages.ask_in_background(self._key, {"kind": "stop"})
-                    raise
-                with anyio.move_on_after(2 * lease):
-                    await self.wait()
+        if self.ended:
+            return
+        self._process.in_background(self._request_stop)  # also if the caller is cancelled
+        with anyio.move_on_after(4 * self._process.server.settings.lease):  # enough to end the run of a crashed process
+            await self.wait()
         if not self.ended:
-            raise OwnerUnreachable("The run was requested to stop, but has not ended yet.") from unreachable
+            raise OwnerUnreachable("The run was requested to stop, but has not ended yet.")
+
+    async def _request_stop(self) -> None:
+        """Store the request, for a process that takes the run over, and send it to the driving process."""
+        await self._process.server.store(self._key, "stop", "1")
+        for _ in range(4):
+            with suppress(OwnerUnreachable):
+                await self._process.messages.ask(self._key, {"kind": "stop"})
+                return
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
         raise NotImplementedError("Another process drives the run. Stop it with `await run.stop()`.")

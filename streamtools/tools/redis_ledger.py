@@ -126,7 +126,7 @@ return {#page, deleted}
 class RedisLedger(ledger.OwnerViews):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`.
 
-    Open it with `async with`. `url_or_client` is a URL, a client of redis-py or a `RedisClient`. All keys start with
+    Open it with `async with`, on asyncio. `url_or_client` is a URL or a client of redis-py. All keys start with
     `prefix`. If the ledger and a `RedisStore` use the same server, a process whose run was taken over by another
     process cannot start calls. A failover of the server may lose the last recorded calls. Use `PostgresLedger` for
     calls that must never run twice.

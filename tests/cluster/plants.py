@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 
 from streamtools.conversation import Chat
-from streamtools.serving import redis_scripts as scripts
+from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import RedisMessages
 from streamtools.tools import ledger, runner
-
-_TOKEN = "stored[1] ~= token"
 
 
 def plant(name: str) -> None:
@@ -23,17 +21,17 @@ def plant(name: str) -> None:
 
 def _no_fencing() -> None:
     """A process writes events of a run that another process has claimed."""
-    renew = scripts.RENEW
-    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(stored[2])", "false"))
-    vars(scripts)["END"] = _replaced(scripts.END, ("stored[1] ~= ARGV[1] or seq <= tonumber(stored[2])", "false"))
-    vars(scripts)["RENEW"] = _replaced(renew, ("redis.call('HGET', meta, 'token') == token", "true"))
+    checked = "stored[1] == token and first > tonumber(stored[2])"
+    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (checked, "true"))
+    vars(scripts)["END"] = _replaced(scripts.END, (checked, "true"))
+    vars(scripts)["RENEW"] = _replaced(scripts.RENEW, ("redis.call('HGET', meta, 'token') == token", "true"))
 
 
 def _lease_without_epoch() -> None:
     """All processes that claim a run have the same token."""
     LeasedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
-        scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'claim_seq', last", "'1:owner', 'claim_seq', 0")
+        scripts.CLAIM, ("epoch .. ':' .. process, 'claim_seq', last", "'1:owner', 'claim_seq', 0")
     )
 
 

@@ -97,7 +97,7 @@ async def test_a_process_takes_over_its_own_lost_run(
         run = await runs.start(held("a"), owner="ann")
         (process,) = store.processes.values()
         write_soon, (lost,) = process.write_soon, process.leased.values()
-        keys, taken = process.server.run_keys(lost.key), anyio.Event()
+        keys, taken = process.server.keys, anyio.Event()
 
         def write_both(run: LeasedRun) -> None:
             write_soon(run)
@@ -106,8 +106,7 @@ async def test_a_process_takes_over_its_own_lost_run(
                 taken.set()
 
         monkeypatch.setattr(process, "write_soon", write_both)
-        await client.execute("HSET", keys.meta, "token", "2:other")
-        await client.execute("SET", keys.lease, "2:other", "PX", int(1000 * LEASE))
+        await client.execute("HSET", keys.of_run(lost.key).meta, "token", "2:other")
         with anyio.fail_after(10):
             await run.wait()
             await taken.wait()

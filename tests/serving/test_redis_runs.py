@@ -21,7 +21,6 @@ from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.redis_server import RedisServer, redis_log
-from tests.support.resp_client import RespClient
 from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
@@ -163,25 +162,12 @@ async def test_a_run_that_is_read_elsewhere_is_not_abandoned(server: RedisServer
             assert "cancelled" == (await found.wait()).reason
 
 
-def test_a_client_of_the_application_on_trio(server: RedisServer, prefix: str) -> None:
-    """An object with two methods shares runs on trio too."""
-
-    async def share() -> None:
-        stores = [RedisStore(RespClient(server.port), prefix=prefix) for _ in range(2)]
-        async with Runs(stores[0]) as here, Runs(stores[1]) as there:
-            run = await here.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
-            found = await there.find(run.id, owner="ann")
-            assert await read(run.attach()) == await read(found.attach())
-
-    anyio.run(share, backend="trio")
-
-
 async def test_invalid_servers_are_refused_on_entry(server: RedisServer, prefix: str) -> None:
     """A cluster and wrong clients are refused on entry, wrong values earlier."""
     with RedisServer("--cluster-enabled", "yes") as cluster, pytest.raises(ValueError, match="A Redis Cluster cannot"):
         async with Runs(RedisStore(cluster.url)):
             pass
-    with pytest.raises(TypeError, match=r"Expected a URL, a redis\.asyncio\.Redis or a RedisClient"):
+    with pytest.raises(TypeError, match=r"Expected a URL or a redis\.asyncio\.Redis"):
         async with Runs(RedisStore(object())):
             pass
     for wrong in ({"lease": 0}, {"keep": "a"}, {"max_events": True}, {"prefix": "a{b}"}):

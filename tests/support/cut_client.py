@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
 
-from streamtools.tools.redis_client import RedisClient, RedisConnection, Word
+from streamtools.tools.redis_client import RedisClient, Word
 
 
-class CutClient:
+class CutClient(RedisClient):
     """Forwards commands. While it is cut, new and waiting commands fail after a moment."""
 
     def __init__(self, inner: RedisClient) -> None:
@@ -32,16 +33,16 @@ class CutClient:
         self.is_cut = False
 
     async def execute(self, *args: Word) -> Any:
-        """See `RedisConnection`."""
-        return await self._send(self._inner, *args)
+        """See `RedisClient`."""
+        return await self._send(self._inner.execute, *args)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[RedisConnection]:
+    async def connection(self) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
         """See `RedisClient`."""
-        async with self._inner.connection() as connection:
-            yield _CutConnection(self, connection)
+        async with self._inner.connection() as execute:
+            yield partial(self._send, execute)
 
-    async def _send(self, through: RedisConnection, *args: Word) -> Any:
+    async def _send(self, execute: Callable[..., Awaitable[Any]], *args: Word) -> Any:
         self.sent.append(str(args[0]))
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
@@ -49,17 +50,7 @@ class CutClient:
                 if self.is_cut:
                     await anyio.sleep(0.01)
                 else:
-                    return await through.execute(*args)
+                    return await execute(*args)
             finally:
                 self._scopes.discard(scope)
         raise ConnectionError("the network swallows everything")
-
-
-class _CutConnection:
-    def __init__(self, client: CutClient, connection: RedisConnection) -> None:
-        self._client = client
-        self._connection = connection
-
-    async def execute(self, *args: Word) -> Any:
-        """See `RedisConnection`."""
-        return await self._client._send(self._connection, *args)

@@ -13,10 +13,10 @@ from streamtools.tools import RedisLedger
 
 @pytest.mark.parametrize("user", [RedisLedger, lambda url: Runs(RedisStore(url))])
 def test_a_url_is_refused_on_trio(user: Any) -> None:
-    """The error names the two alternatives."""
+    """The error names the alternative."""
 
     async def enter() -> None:
-        with pytest.raises(RuntimeError, match=r"asyncio only\. On trio, pass an object that implements"):
+        with pytest.raises(RuntimeError, match=r"asyncio only\. On trio, use"):
             async with user("redis://127.0.0.1:1"):
                 pass
 

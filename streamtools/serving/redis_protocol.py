@@ -1,0 +1,360 @@
+"""The protocol of the processes that share runs on one Redis server: the keys, and the Lua scripts that change them.
+
+The states of a run:
+
+    BEGIN ──> running ───────────────── END ──> ended
+               ^  │ └─ RELEASE ──> handed over ──┐
+               │  └─ lease expires ──> lost ─────┤
+               └── recovering <──────── CLAIM ───┘ (── END ──> ended)
+
+    running      A process drives the run: it produces the events. It renews the lease.
+    lost         The lease has expired, because the driving process has crashed.
+    handed over  The driving process has closed, and has ended the lease.
+    recovering   A process has claimed the run. It continues the run, or ends it. For the server the run is running.
+    ended        The result of the run is stored, and its keys expire.
+
+Each state is stored in one place:
+
+- `running` is a sorted set of all runs that have not ended. The score of a run is the time at which its lease expires.
+- `token`, a field of `meta`, is `<epoch>:<process id>` of the driving process. The process id is empty after RELEASE.
+  The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token.
+- `ended`, a field of `meta`, is the result of the run. A run without it has not ended.
+
+The scripts keep these invariants:
+
+1. Only the process that made the last claim writes. Each script compares the token, and writes nothing for another one.
+2. A repeated script changes nothing. If a reply is lost, the process sends BEGIN, APPEND or END again.
+3. The seqs of a log have no gap, unless the process reports that events are lost. An event with the seq 7 has the id
+   `7-0` in the stream, so a reader can fetch the events after a seq.
+4. No event replaces an event that a claim has found. `claim_seq`, a field of `meta`, is the last seq in the log at the
+   time of the last claim. Later events have higher seqs.
+5. The keys of a run and of its user outlive the run by the time `keep`, and do not expire while the run is running.
+
+An entry of the log has one field. The name of the field is the epoch under which the event was written, and its value
+is the event as JSON. A *user* is the `owner` that was passed to `Runs.start`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from streamtools.serving.event_log import log_key
+from streamtools.serving.run import NEXT
+
+
+class RunKeys(NamedTuple):
+    """The Redis keys of one run: a stream of events, a hash, and a key that exists while other processes read the run.
+
+    The fields of `meta` are `token`, `claim_seq`, `crashes`, `conversation`, `note`, `copied`, `trace`, `stop` (if a
+    user has stopped the run), `decision:<call id>`, and `ended`.
+    """
+
+    log: str
+    meta: str
+    readers: str
+
+
+class OwnerKeys(NamedTuple):
+    """The Redis keys of one user.
+
+    `kept` expires with the last run that has ended. `runs` holds the ids of all runs, sorted by their start.
+    `conversations` maps each conversation to its last run, and `running` holds the runs that have not ended.
+    """
+
+    kept: str
+    runs: str
+    conversations: str
+    running: str
+
+
+class Keys:
+    """The names of all Redis keys of a store."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.running = f"{prefix}:running"
+        """The sorted set of all runs that have not ended, by `log_key`."""
+        self.released = f"{prefix}:released"
+        """A stream of the runs that were handed over. All processes read it."""
+
+    def of_process(self, process_id: str) -> str:
+        """Return the stream of the messages to a process."""
+        return f"{self._prefix}:process:{process_id}"
+
+    def of_run(self, key: str) -> RunKeys:
+        """Return the keys of the run with this `log_key`."""
+        stem = f"{self._prefix}:{{{key}}}:"
+        return RunKeys(stem + "log", stem + "meta", stem + "readers")
+
+    def of_owner(self, owner: str) -> OwnerKeys:
+        stem = f"{self._prefix}:{{{log_key(owner, '')}}}:"
+        return OwnerKeys(stem + "kept", stem + "runs", stem + "conversations", stem + "running")
+
+    def changed_by(self, owner: str, run_id: str) -> list[str]:
+        """Return the keys that BEGIN and END of a run change.
+
+        The last of them are the log and the meta of the run, then those of each run that it continues.
+        """
+        names = [self.running, *self.of_owner(owner)]
+        while True:
+            names += self.of_run(log_key(owner, run_id))[:2]
+            if not run_id.endswith(NEXT):
+                return names
+            run_id = run_id.removesuffix(NEXT)
+
+
+class RunState(NamedTuple):
+    """The state of a run on the server.
+
+    `first` and `last` are the first and the last seq in the log. `epoch` and `process_id` are the parts of the token,
+    0 and `""` if the run is unknown. `is_over` is True after the end of the run. `written_by` is the epoch under which
+    the event was written for which the state was requested, or 0 if the log does not contain this event.
+    """
+
+    first: int
+    last: int
+    epoch: int
+    process_id: str
+    claim_seq: int
+    is_over: bool
+    written_by: int
+
+
+_NOW = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) "
+
+_LAST = """
+local function last_of(log)
+  local found = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)
+  return #found == 0 and 0 or tonumber(string.match(found[1][1], '^%d+'))
+end
+"""
+
+_MAY_WRITE = (
+    _LAST
+    + """
+local function may_write(meta, token, first, last, may_have_gap)
+  local stored = redis.call('HMGET', meta, 'token', 'claim_seq')
+  return stored[1] == token and first > tonumber(stored[2]) and (first <= last + 1 or may_have_gap == '1')
+end
+"""
+)
+"""Checks the invariants 1, 3 and 4 for the next events of a run."""
+
+BEGIN = (
+    _NOW
+    + """
+local running, _, runs, conversations, of_owner, _, meta, _, waiting = unpack(KEYS)
+local token, lease, key, id, limit, conversation = unpack(ARGV)
+if redis.call('EXISTS', meta) == 1 then
+  return redis.call('HGET', meta, 'token') == token and 'started' or 'exists'
+end
+if waiting and redis.call('EXISTS', waiting) == 0 then return 'gone' end
+if tonumber(limit) > 0 and redis.call('SCARD', of_owner) >= tonumber(limit) then return 'full' end
+redis.call('HSET', meta, 'token', token, 'claim_seq', 0, 'conversation', conversation, unpack(ARGV, 7))
+redis.call('ZADD', running, now + lease, key)
+redis.call('ZADD', runs, now, id)
+redis.call('SADD', of_owner, id)
+if conversation ~= '' then redis.call('HSET', conversations, conversation, id) end
+for i = 3, #KEYS do redis.call('PERSIST', KEYS[i]) end
+return 'started'
+"""
+)
+"""Stores a new run with the token and the lease of the process that drives it.
+
+Returns `started` if this token now drives the run, `exists` if the run exists with another token, `gone` if the run
+that it continues was deleted, and `full` if the user has too many running runs.
+
+`KEYS`: `Keys.changed_by`. `ARGV`: token, lease in milliseconds, key of the run, run id, maximum number of running runs
+of the user (0: unlimited), conversation or `''`, and further field names of meta, each followed by its value.
+"""
+
+APPEND = (
+    _MAY_WRITE
+    + """
+local replies, position = {}, 2
+for run = 1, #KEYS, 2 do
+  local log, meta, token = KEYS[run], KEYS[run + 1], ARGV[position]
+  local first, count = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 3])
+  local last, reply = last_of(log), 0
+  if may_write(meta, token, first, last, ARGV[position + 2]) then
+    local epoch = string.match(token, '^%d+')
+    for i = 1, count do
+      local seq = first + i - 1
+      if seq > last then
+        redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), epoch, ARGV[position + 3 + i])
+      end
+    end
+    reply = math.max(last, first + count - 1)
+  end
+  replies[#replies + 1] = reply
+  position = position + 4 + count
+end
+return replies
+"""
+)
+"""Appends events to several runs. Returns the last `seq` of each run, or 0 if its events were refused.
+
+Events whose seq is already in the log are skipped.
+
+`KEYS`: log and meta of each run. `ARGV`: the maximum length of a log, and for each run: token, first seq, whether a gap
+is allowed (1 or 0), number of events, and the events.
+"""
+
+END = (
+    _MAY_WRITE
+    + """
+local running, kept, runs, conversations, of_owner, log, meta = unpack(KEYS)
+local token, keep, key, id, seq, done, may_have_gap, result = unpack(ARGV)
+local last = last_of(log)
+if not may_write(meta, token, tonumber(seq), last, may_have_gap) then return 0 end
+if redis.call('HSETNX', meta, 'ended', result) == 0 then return last end
+if tonumber(seq) > last then redis.call('XADD', log, seq .. '-0', string.match(token, '^%d+'), done) end
+redis.call('ZREM', running, key)
+redis.call('SREM', of_owner, id)
+for i = 6, #KEYS do redis.call('PEXPIRE', KEYS[i], keep) end
+local longest = math.max(keep, redis.call('PTTL', kept))
+redis.call('SET', kept, '', 'PX', longest)
+if redis.call('SCARD', of_owner) == 0 then
+  redis.call('PEXPIRE', runs, longest)
+  redis.call('PEXPIRE', conversations, longest)
+end
+return tonumber(seq)
+"""
+)
+"""Appends the last event of a run, stores its result, and lets its keys expire.
+
+Returns the last `seq` of the run, or 0 if the end was refused. The end that was stored first counts.
+
+`KEYS`: `Keys.changed_by`. `ARGV`: token, milliseconds until the keys expire, key of the run, run id, the seq of the
+last event, that event, whether a gap is allowed (1 or 0), and the result of the run.
+"""
+
+STORE = """
+local meta, token, field, value = KEYS[1], unpack(ARGV)
+local stored = redis.call('HGET', meta, 'token')
+if not stored or token ~= '' and token ~= stored then return {} end
+if value ~= '' then redis.call('HSETNX', meta, field, value) end
+return redis.call('HMGET', meta, unpack(ARGV, 4))
+"""
+"""Stores a field of a run, unless the run has this field. Returns fields of the run, or nothing if this was refused.
+
+It is refused if the run is not kept, and if the given token does not drive the run.
+
+`KEYS`: meta of the run. `ARGV`: token or `''`, the name of the field, its value or `''`, and the names of the fields to
+return.
+"""
+
+RENEW = (
+    _NOW
+    + _LAST
+    + """
+local replies = {}
+for run = 0, (#KEYS - 1) / 3 - 1 do
+  local log, meta, readers = unpack(KEYS, 3 * run + 2, 3 * run + 4)
+  local token, key = unpack(ARGV, 2 * run + 2, 2 * run + 3)
+  if redis.call('HGET', meta, 'token') == token then
+    redis.call('ZADD', KEYS[1], 'XX', now + ARGV[1], key)  -- an ended run is not in the set
+    replies[#replies + 1] = {last_of(log), redis.call('EXISTS', readers)}
+  else
+    replies[#replies + 1] = {-1, 0}
+  end
+end
+return replies
+"""
+)
+"""Renews the leases of several runs. Returns two integers for each run.
+
+The integers are: the last `seq`, or -1 for a wrong token, and whether another process reads the run (1 or 0).
+
+`KEYS`: running, and for each run: log, meta, readers. `ARGV`: lease in milliseconds, and for each run: token, key of
+the run.
+"""
+
+CLAIM = (
+    _NOW
+    + _LAST
+    + """
+local log, meta, running = unpack(KEYS)
+local process, lease, key, current = unpack(ARGV)
+local stored = redis.call('HMGET', meta, 'token', 'ended')
+if not stored[1] or stored[2] then
+  redis.call('ZREM', running, key)
+  return
+end
+local epoch, driver = string.match(stored[1], '(%d+):(.*)')
+local expiry, crashed, silence = tonumber(redis.call('ZSCORE', running, key) or now), 0, 0
+if current ~= '' then  -- a server that lost its last writes may have an earlier token of this process
+  if driver ~= process or tonumber(epoch) > tonumber(current) then return end
+  epoch = current
+elseif expiry > now then
+  return
+elseif driver == '' then
+  silence = now - expiry
+else
+  crashed, silence = 1, now - expiry + lease
+end
+local last = last_of(log)
+epoch = epoch + 1
+redis.call('HSET', meta, 'token', epoch .. ':' .. process, 'claim_seq', last)
+redis.call('ZADD', running, now + lease, key)
+redis.call('PERSIST', log)
+redis.call('PERSIST', meta)
+return {epoch, last, redis.call('HINCRBY', meta, 'crashes', crashed), silence, crashed}
+"""
+)
+"""Claims a run: either a run that is lost or handed over, or a run that the calling process already drives.
+
+Returns the new epoch, the last `seq`, and the number of processes of the run that have crashed. If the claim takes the
+run over, the last two integers are the milliseconds since the lease was renewed or the run was handed over, and 1 after
+a crash. Otherwise these are 0. Returns nothing if another process drives the run, or the run has ended or is unknown.
+
+`KEYS`: log, meta, running. `ARGV`: process id, lease in milliseconds, key of the run, and the current epoch if the
+calling process drives the run, otherwise `''`.
+"""
+
+RELEASE = (
+    _NOW
+    + """
+local log, meta, running, released = unpack(KEYS)
+local token, keep, key = unpack(ARGV)
+if redis.call('HGET', meta, 'token') ~= token then return end
+redis.call('HSET', meta, 'token', string.match(token, '^%d+:'))
+redis.call('ZADD', running, now, key)
+redis.call('PEXPIRE', log, keep)
+redis.call('PEXPIRE', meta, keep)
+redis.call('XADD', released, 'MAXLEN', '~', 1000, '*', 'key', key)
+"""
+)
+"""Hands a run over: ends its lease, and tells all processes that they can claim it.
+
+`KEYS`: log, meta, running, released. `ARGV`: token, milliseconds until the keys expire, key of the run.
+"""
+
+EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"
+"""Returns the `log_key` of up to 100 runs whose lease has expired. `KEYS`: running."""
+
+STATE = (
+    _LAST
+    + """
+local stored = redis.call('HMGET', KEYS[2], 'token', 'claim_seq', 'ended')
+local epoch, process = string.match(stored[1] or '0:', '(%d+):(.*)')
+local oldest, last = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1), last_of(KEYS[1])
+local first = #oldest > 0 and tonumber(string.match(oldest[1][1], '^%d+')) or 0
+local id = string.format('%d-0', ARGV[1] == '' and last or ARGV[1])
+local entry = redis.call('XRANGE', KEYS[1], id, id)
+local written_by = #entry > 0 and tonumber(entry[1][2][1]) or 0
+return {first, last, tonumber(epoch), process, tonumber(stored[2] or 0), stored[3] and 1 or 0, written_by}
+"""
+)
+"""Returns the fields of `RunState`. `KEYS`: log, meta. `ARGV`: the seq of the requested event, `''` for the last."""
+
+SEND = """
+local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*', 'm', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return id
+"""
+"""Sends a message to the stream of a process. Returns the id of the message in the stream.
+
+The stream expires some time after its last message. `KEYS`: the stream. `ARGV`: milliseconds until it expires, and the
+message.
+"""
