@@ -14,16 +14,15 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from streamtools import replay
 from streamtools.conversation.failover_rules import Continuation
+from streamtools.conversation.models.prefill import Prefill
 from streamtools.events import Text
 from streamtools.recording import shipped
 
-How = Literal["prefilled", "echoed", "instructed"]
 Way = Callable[[str, str], tuple[str, str]]
 """Makes, of what was shown and of the rest, the second answer and the rest that it means."""
 
@@ -40,22 +39,22 @@ def means_it(count: int) -> Way:
     return lambda shown, rest: (shown[-count:] + rest, shown[-count:] + rest)
 
 
-WAYS: dict[str, tuple[How, Way, bool]] = {
-    "prefill": ("prefilled", lambda shown, rest: (shown[len(shown.rstrip()) :] + rest, rest), True),
-    "prefill, repeated": ("echoed", lambda shown, rest: (shown + rest, rest), True),
-    "continues immediately": ("instructed", lambda shown, rest: (rest, rest), True),
-    **{f"repeats the last {count}": ("instructed", last(count), True) for count in (4, 8, 16, 32, 64, 128)},
-    "starts again": ("instructed", lambda shown, rest: (shown + rest, rest), True),
-    "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, rest), True),
-    "a preamble, and repeats": ("instructed", lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
-    **{f"means to repeat {count}": ("instructed", means_it(count), False) for count in (8, 32)},
+WAYS: dict[str, tuple[Prefill | None, Way, bool]] = {
+    "prefill": (Prefill(), lambda shown, rest: (shown[len(shown.rstrip()) :] + rest, rest), True),
+    "prefill, repeated": (Prefill(echoes=True), lambda shown, rest: (shown + rest, rest), True),
+    "continues immediately": (None, lambda shown, rest: (rest, rest), True),
+    **{f"repeats the last {count}": (None, last(count), True) for count in (4, 8, 16, 32, 64, 128)},
+    "starts again": (None, lambda shown, rest: (shown + rest, rest), True),
+    "a preamble": (None, lambda shown, rest: (PREAMBLE + rest, rest), True),
+    "a preamble, and repeats": (None, lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
+    **{f"means to repeat {count}": (None, means_it(count), False) for count in (8, 32)},
 }
-"""For each: how it is made to go on, what it says, and whether nothing may be lost."""
+"""For each: the prefill of the request, or None for an instruction, the answer of the model, and whether nothing may be lost."""
 
 
-def go_on(how: How, shown: str, answer: str) -> str:
+def go_on(prefill: Prefill | None, shown: str, answer: str) -> str:
     """Return the visible text of an answer."""
-    continuation = Continuation(shown, how)
+    continuation = Continuation(shown, prefill)
     pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
     return "".join(map(continuation.feed, pieces)) + continuation.close()
 
@@ -81,12 +80,12 @@ def main() -> None:
     print(f"{len(whole)} recordings, {sum(map(len, whole))} characters")
     print(f"{'the second model':<26}{'cuts':>7}{'clean %':>9}{'repeated':>10}{'lost':>6}")
     wrong = 0
-    for name, (how, way, strict) in WAYS.items():
+    for name, (prefill, way, strict) in WAYS.items():
         cuts = clean = repeated = lost = 0
         for text in whole:
             for cut in range(1, len(text), step):
                 answer, rest = way(text[:cut], text[cut:])
-                again, missing = judge(go_on(how, text[:cut], answer).removeprefix(PREAMBLE), rest)
+                again, missing = judge(go_on(prefill, text[:cut], answer).removeprefix(PREAMBLE), rest)
                 cuts, repeated, lost = cuts + 1, repeated + again, lost + missing
                 clean += not (again or missing)
         print(f"{name:<26}{cuts:>7}{100 * clean / cuts:>9.1f}{repeated:>10}{lost:>6}")

@@ -114,6 +114,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
         return self.total
 
 
+def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Return the sum of both. Returns None if both are None."""
+    return one if other is None else other if one is None else one + other
+
+
 # Source events, into which adapters convert a provider's stream. All providers share one closed union.
 
 FinishReason: TypeAlias = Literal[

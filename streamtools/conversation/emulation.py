@@ -48,10 +48,7 @@ from streamtools.tools import Tool, ToolChoice
 
 MAX_LENGTH = 256 * 1024
 """The number of characters of an answer that are read. Later characters are ignored."""
-# A JSON value may begin at each bracket, so some text is read more than once. This limits the characters read in total.
-_MAX_WORK = 8 * MAX_LENGTH
-_TOO_DEEP_WORK = 10_000  # the work in characters that is counted for JSON that exceeds Python's recursion limit
-_FAILED_WORK = 64  # the work that is counted for each bracket at which no JSON value begins
+_MAX_FAILURES = 256  # the number of brackets at which no JSON value begins, before the rest is ignored
 
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
@@ -216,20 +213,16 @@ def _values(text: str) -> Iterator[Any]:
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(text, strict=False)
         text = whole if isinstance(whole, str) else text
-    at = work = 0
-    while (found := _begins.search(text, at)) and work < _MAX_WORK:
-        rest = text[found.start() :]  # not the whole text: to report an error, `json` counts all lines before it
-        at = found.end()
+    end = failures = 0
+    while failures < _MAX_FAILURES and (found := _begins.search(text, end)):
+        begin = found.start()
         try:
-            length = _decoder.raw_decode(rest)[1]
-        except RecursionError:
-            work += _TOO_DEEP_WORK
-        except json.JSONDecodeError as error:
-            work += _FAILED_WORK + (len(rest) if error.msg.startswith("Unterminated string") else error.pos)
-        else:
-            at = found.start() + length
-            with contextlib.suppress(Rejected):
-                yield decode_json(rest[:length]).value
+            end = _decoder.raw_decode(text, begin)[1]
+        except (ValueError, RecursionError):
+            end, failures = begin + 1, failures + 1
+            continue
+        with contextlib.suppress(Rejected):
+            yield decode_json(text[begin:end]).value
 
 
 def _read_calls(value: Any) -> list[DecidedCall] | None:
@@ -347,7 +340,7 @@ class EmulatedReply(ModelSource):
                 decision, usage = await self._ask_for_decision()
             finally:
                 self.think(False)
-            self._hidden_usage = _sum(self._normal_usage, usage)
+            self._hidden_usage = events.add_usage(self._normal_usage, usage)
             if isinstance(decision, events.SourceError):
                 yield [*self._usage_events(), decision]
                 return
@@ -376,7 +369,7 @@ class EmulatedReply(ModelSource):
             self._hidden_usage = usage  # the normal answer contains its own usage
             yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
             return
-        self._hidden_usage = _sum(self._normal_usage, usage)
+        self._hidden_usage = events.add_usage(self._normal_usage, usage)
         self._reply = reply = Reply(self.model, ask_without_tools(ask))
         yield [*warnings, *self._usage_events()]
         async for batch in reply:
@@ -442,7 +435,3 @@ class EmulatedReply(ModelSource):
 
 def _shows_call_or_error(event: events.UIEvent) -> bool:
     return isinstance(event, events.Call | events.Error) or (isinstance(event, events.Thinking) and event.active)
-
-
-def _sum(one: events.Usage | None, other: events.Usage | None) -> events.Usage | None:
-    return one if other is None else other if one is None else one + other

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from time import monotonic
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -149,14 +148,8 @@ class SharedAnswer:
         self.index = self._untried.pop(0)
 
     def continue_text(self, shown: str, prefill: Prefill | None) -> None:
-        """From now on, remove a repetition of the text `shown` from the beginning of the current model's text.
-
-        With `prefill`, the server continues the prefilled text. Without it, an instruction asked the model to continue.
-        """
-        how: Literal["echoed", "prefilled", "instructed"] = "instructed"
-        if prefill is not None:
-            how = "echoed" if prefill.echoes else "prefilled"
-        self._continuation = Continuation(shown, how)
+        """From now on, remove a repetition of the text `shown` from the beginning of the current model's text."""
+        self._continuation = Continuation(shown, prefill)
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:
@@ -172,37 +165,32 @@ def failure_of(event: SourceEvent) -> SourceError | None:
 class Continuation:
     """Reads the deltas of the next model's answer, and returns their new text.
 
-    `shown` is the whole shown text. `how` says what makes the next model continue it:
+    `shown` is the whole shown text. With a `prefill`, the request ends with this text, without the white space at its
+    end. If the answer begins with the same white space, the white space is removed. If the server may repeat the
+    prefill in its answer (`Prefill.echoes`), a repetition of the whole prefill is removed as well.
 
-    - `"prefilled"`: The request ends with the shown text.
-    - `"echoed"`: The request ends with the shown text, and the server may repeat that text in its answer.
-    - `"instructed"`: The request contains an instruction to continue.
-
-    A prefill is sent without the white space at the end of the shown text. If the answer begins with the same white
-    space, the white space is removed. With `"echoed"`, a repetition of the whole prefill is removed as well.
-
-    With `"instructed"`, text at the beginning of the answer is removed if it repeats the end of the shown text. The
-    repetition must have at least `MIN_REPETITION` characters, and must not begin inside a word of the shown text. It
-    must not occur earlier in the last `REPETITION_WINDOW` characters of the shown text. If the answer could begin with
-    repetitions of several lengths, no text is removed.
+    Without a prefill, the request contains an instruction to continue. Text at the beginning of the answer is then
+    removed if it repeats the end of the shown text. The repetition must have at least `MIN_REPETITION` characters, and
+    must not begin inside a word of the shown text. It must not occur earlier in the last `REPETITION_WINDOW` characters
+    of the shown text. If the answer could begin with repetitions of several lengths, no text is removed.
     """
 
-    def __init__(self, shown: str, how: Literal["prefilled", "echoed", "instructed"]) -> None:
+    def __init__(self, shown: str, prefill: Prefill | None) -> None:
         self._shown = shown
-        self._instructed = instructed = how == "instructed"
+        self._is_prefilled = prefill is not None
         self._window_start = max(0, len(shown) - REPETITION_WINDOW)  # index in `shown` at which the search begins
-        self._found_at = self._window_start  # with "instructed", the index in `shown` at which the buffered text occurs
+        self._found_at = self._window_start  # without a prefill, the index in `shown` at which the buffered text occurs
         self._pending = ""
-        self._space = "" if instructed else shown[len(shown.rstrip()) :]  # may still be repeated
-        self._echo = shown.rstrip() if how == "echoed" else ""  # may still be repeated
+        self._space = shown[len(shown.rstrip()) :]  # may still be repeated after a prefill
+        self._echo = shown.rstrip() if prefill is not None and prefill.echoes else ""  # may still be repeated
         self._echo_repeated = 0  # the number of its characters that the answer has repeated
-        self._decided = instructed and not shown  # if True, all further text is new
+        self._decided = False  # if True, all further text is new
 
     def feed(self, text: str) -> str:
         """Read the next text of the answer. Returns the text that is certainly new."""
         if self._decided or not text:
             return text
-        if not self._instructed:
+        if self._is_prefilled:
             return self._after_prefill(text)
         self._pending += text
         self._found_at = self._shown.find(self._pending, self._found_at)
@@ -213,7 +201,7 @@ class Continuation:
         """End the answer. Returns the buffered text that is not a repetition."""
         if self._decided:
             return ""
-        if self._instructed:
+        if not self._is_prefilled:
             return self._decide()
         self._decided = True
         return self._echo[: self._echo_repeated]

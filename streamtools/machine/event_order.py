@@ -29,7 +29,10 @@ _BEGUN, _NAMED, _REPORTED, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDE
 )
 _UNFINISHED = (_BEGUN, _NAMED, _REPORTED, _MALFORMED)  # the states before the last `thinking` event of the call
 
-_TRANSITIONS: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
+_Transition = tuple[tuple[str, ...], str, str]
+"""The states of a call in which an event is allowed, the next state, and the rule that it breaks in other states."""
+
+_TRANSITIONS: dict[type[Any], _Transition] = {
     ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
     ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come after the call-start and before the call"),
     ui_events.Call: ((_BEGUN, _NAMED), _REPORTED, "a call is reported once, after the thinking event that begins it"),
@@ -38,7 +41,8 @@ _TRANSITIONS: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.Progress: ((_RUNNING,), _RUNNING, "only a running tool makes progress"),
     ui_events.Executed: ((_RUNNING,), _ENDED, "only a running tool returns a result, once"),
 }
-"""Maps the type of each event of a call to the states in which it is allowed, the next state, and the broken rule."""
+_MALFORMED_CALL: _Transition = (_BEGUN, _NAMED), _MALFORMED, "a call is malformed while it is being written"
+_FAILED_CALL: _Transition = (_COMPLETE, _ASKED, _RUNNING), _ENDED, "a complete call ends once, in its step"
 
 # The `type` of each event of a run or step, and of each event of a tool.
 _RUNS = ("start", "step-start", "step-end", "step-superseded", "usage", "follow-up", "done")
@@ -182,37 +186,29 @@ class Grammar:
             self._move(call_id, _COMPLETE if state == _REPORTED else _ENDED)
 
     def _read_call_event(self, event: Any) -> None:
-        allowed, following, rule = _TRANSITIONS[type(event)]
         call_id = event.call.id if hasattr(event, "call") else event.call_id
-        self._check_open()
-        state = self._state(call_id)
         if isinstance(event, ui_events.Call) and self._may_resume and call_id not in self._ids:
             self._ids.add(call_id)
             self._answer_is_over = True  # the step has no answer of the model
-            following = _COMPLETE
+            self._calls[call_id] = _COMPLETE
         else:
-            self._require(state in allowed, f"{rule}, and {call_id} {state}")
-        self._move(call_id, following)
+            self._advance(call_id, _TRANSITIONS[type(event)])
 
     def _read_error(self, event: ui_events.Error) -> None:
         call_id, call = event.call_id, event.call
-        if call_id is None:
-            self._require(not self._failed, "a run fails once")
-        else:
-            self._check_open()
         self._require(call is None or call.id == call_id, "an error with a call has the id of the call")
         if call_id is None:
+            self._require(not self._failed, "a run fails once")
             self._failed = True
-            return
-        state = self._state(call_id)
-        if call is None:
-            rule = f"a call is malformed while it is being written, and {call_id} {state}"
-            self._require(state in (_BEGUN, _NAMED), rule)
-            self._move(call_id, _MALFORMED)
         else:
-            rule = f"a complete call ends once, in its step, and {call_id} {state}"
-            self._require(state in (_COMPLETE, _ASKED, _RUNNING), rule)
-            self._move(call_id, _ENDED)
+            self._advance(call_id, _MALFORMED_CALL if call is None else _FAILED_CALL)
+
+    def _advance(self, call_id: str, transition: _Transition) -> None:
+        allowed, following, rule = transition
+        self._check_open()
+        state = self._state(call_id)
+        self._require(state in allowed, f"{rule}, and {call_id} {state}")
+        self._move(call_id, following)
 
     def _state(self, call_id: str) -> str:
         return self._calls.get(call_id, _ENDED if call_id in self._ids else "has not begun")

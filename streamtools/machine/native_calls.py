@@ -67,9 +67,7 @@ class NativeCalls:
         self._ids: dict[str, int] = {}
         self.open: dict[str, CallDraft] = {}
         """Maps the `key` of each call that has begun and not ended to its draft."""
-        # By key, for each open call without a fault: how many of its pieces formed a closed JSON object at the last
-        # `mark_gap`; 0 if there was none.
-        self._closed_pieces: dict[str, int] = {}
+        self._unchecked: dict[str, None] = {}  # the keys of the open calls that `mark_gap` has not checked
         self.begin_turn()
 
     @property
@@ -88,7 +86,7 @@ class NativeCalls:
         self.unanswerable: dict[str, None] = {}
         self.emulated = False
         self.open.clear()
-        self._closed_pieces.clear()
+        self._unchecked.clear()
         self.ended: dict[str, None] = {}  # the keys of the calls that have ended in this turn
         self._rejected: dict[str, None] = {}  # the provider ids of calls that ended as errors
 
@@ -202,16 +200,14 @@ class NativeCalls:
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing.
 
-        A call whose JSON object is closed is not damaged, because no piece of it can be missing.
+        A call whose JSON object is closed is not damaged, because no piece of it can be missing. More text after the
+        object would make the call invalid, so each call is checked once.
         """
-        for key, count in list(self._closed_pieces.items()):
-            call = self.open[key]
-            text = "".join(call.pieces[count:])
-            if call.fault is None and (count or text.lstrip().startswith("{")) and not is_cut(text):
-                self._closed_pieces[key] = len(call.pieces)
-            else:
-                call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
-                del self._closed_pieces[key]
+        for call in map(self.open.__getitem__, self._unchecked):
+            text = "".join(call.pieces)
+            if call.fault is None and (not text.lstrip().startswith("{") or is_cut(text)):
+                call.fault = Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
+        self._unchecked.clear()
 
     def close(self) -> list[UIEvent]:
         """End all open calls at the end of the turn. A call without a closed JSON object is truncated."""
@@ -241,7 +237,7 @@ class NativeCalls:
         if self._call_events.calls_begun > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
-            self._closed_pieces[key] = 0
+            self._unchecked[key] = None
         return call
 
     def _set_name(self, call: CallDraft, name: str) -> None:
@@ -291,7 +287,7 @@ class NativeCalls:
 
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
-        self._closed_pieces.pop(key, None)
+        self._unchecked.pop(key, None)
         self.ended[key] = None
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"

@@ -50,6 +50,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
+    add_usage,
 )
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
@@ -434,7 +435,7 @@ class StreamMachine:
     @property
     def tokens_used(self) -> int | None:
         """The number of tokens of the run, including the open step. None if no provider has reported usage."""
-        usage = self.usage if self._turn_usage is None else _add(self.usage, self._turn_usage)
+        usage = add_usage(self.usage, self._turn_usage)
         return None if usage is None else usage.tokens
 
     @property
@@ -501,7 +502,7 @@ class StreamMachine:
                 events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not (self._is_open or self._ending.requested):
                 # This usage arrives after the end of its turn.
-                self.usage = _add(self.usage, usage)
+                self.usage = add_usage(self.usage, usage)
                 events.append(UsageReport(usage))
             case ChainCompleted(conversation_id):
                 if self._is_open:  # older formats do not report the end of a turn
@@ -658,7 +659,7 @@ class StreamMachine:
     def _report_usage(self) -> list[UIEvent]:
         events: list[UIEvent] = [UsageReport(usage, model=model) for model, usage in self._usage_of_others]
         if self._turn_usage is not None:
-            self.usage = _add(self.usage, self._turn_usage)
+            self.usage = add_usage(self.usage, self._turn_usage)
             events.append(UsageReport(self._turn_usage))
         self._turn_usage, self._usage_of_others = None, []
         return events
@@ -677,7 +678,7 @@ class StreamMachine:
             return [], shown or ""
         if self._turn_usage is not None:
             self._usage_of_others.append((model, self._turn_usage))
-            self.usage = _add(self.usage, self._turn_usage)
+            self.usage = add_usage(self.usage, self._turn_usage)
             self._turn_usage = None
         self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
         self.runnable, self._released = [], 0
@@ -709,7 +710,3 @@ class StreamMachine:
         self.closed = True
         self.source = None
         return [self._ending.done(self.pending, left=left)]
-
-
-def _add(usage: Usage | None, more: Usage) -> Usage:
-    return more if usage is None else usage + more

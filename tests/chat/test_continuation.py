@@ -12,7 +12,7 @@ from streamtools import chat
 from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
 from streamtools.conversation.failover_rules import MIN_REPETITION, Continuation
 from streamtools.conversation.models import AnthropicMessages
-from streamtools.conversation.models.prefill import prefill_of
+from streamtools.conversation.models.prefill import Prefill, prefill_of
 from tests.chat.test_failover import ASK, LOST, lines, text_of, told
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk
@@ -81,7 +81,7 @@ LONG = "it is so and so it is so and so "
 def test_an_instructed_continuation(kind: str, shown: str, answer: str, whole: str) -> None:
     """A certain repetition is removed. In doubt the text stays. Cuts change nothing."""
     for size in (1, 2, 5, len(answer)):
-        assert shown + read_on(Continuation(shown, "instructed"), answer, size) == whole, kind
+        assert shown + read_on(Continuation(shown, None), answer, size) == whole, kind
 
 
 def read_on(continuation: Continuation, answer: str, size: int) -> str:
@@ -92,14 +92,14 @@ def read_on(continuation: Continuation, answer: str, size: int) -> str:
 words = st.text("ab \n", max_size=60)
 
 
-@given(words, words, st.integers(1, 7), st.sampled_from(["prefilled", "echoed", "instructed"]))
-@example("a" * 40, "a" * 60, 1, "instructed")
-def test_cuts_change_nothing(shown: str, answer: str, size: int, how: Any) -> None:
+@given(words, words, st.integers(1, 7), st.sampled_from([Prefill(), Prefill(echoes=True), None]))
+@example("a" * 40, "a" * 60, 1, None)
+def test_cuts_change_nothing(shown: str, answer: str, size: int, prefill: Prefill | None) -> None:
     """Each cut gives the same text: the answer after the longest removable repetition."""
-    whole = read_on(Continuation(shown, how), answer, max(1, len(answer)))
+    whole = read_on(Continuation(shown, prefill), answer, max(1, len(answer)))
 
-    assert read_on(Continuation(shown, how), answer, size) == whole
-    if how == "instructed":
+    assert read_on(Continuation(shown, prefill), answer, size) == whole
+    if prefill is None:
         longest = next((k for k in range(len(answer), 0, -1) if shown.endswith(answer[:k])), 0)
         found, before = answer[:longest], shown[: len(shown) - longest]
         starts = not (before[-1:].isalnum() and found[:1].isalnum())
@@ -116,15 +116,15 @@ def test_prefilled_continuations(shown: str, rest: str) -> None:
     whole = shown + rest
     sent = shown.rstrip()
 
-    assert shown + read_on(Continuation(shown, "prefilled"), whole[len(sent) :], 3) == whole
+    assert shown + read_on(Continuation(shown, Prefill()), whole[len(sent) :], 3) == whole
     if sent:
-        assert shown + read_on(Continuation(shown, "echoed"), whole, 3) == whole
+        assert shown + read_on(Continuation(shown, Prefill(echoes=True)), whole, 3) == whole
 
 
 @given(st.integers(0, len(WHOLE)), st.sampled_from([0, 16, 25]))
 def test_no_character_is_lost(at: int, repeats: int) -> None:
     """With any cut, and any repetition of whole words, text may repeat but is never lost."""
     answer = WHOLE[max(0, at - repeats) :]
-    read = WHOLE[:at] + read_on(Continuation(WHOLE[:at], "instructed"), answer, 4)
+    read = WHOLE[:at] + read_on(Continuation(WHOLE[:at], None), answer, 4)
 
     assert read in (WHOLE, WHOLE[:at] + answer)

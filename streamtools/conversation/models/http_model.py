@@ -197,13 +197,20 @@ async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterato
     """Send a request on entry, and close the response on exit.
 
     Yields the source of the answer. If the request fails, this source contains only an error event. If `client` is
-    None, this function also creates an HTTP client, and closes it on exit.
+    None, this function also creates an HTTP client, and closes it on exit. If the provider lacks the earlier response
+    that the request names, the whole history is sent.
     """
     own_client: Any = _new_client() if client is None else None
     sending = Sending(request, own_client if client is None else client)
     source: Source | None = None
     try:
         answer = await sending.send()
+        status = getattr(answer, "status_code", None)
+        if request.with_whole_history is not None and status in _UNKNOWN_RESPONSE_STATUSES:
+            log.info("whole_history_sent", status=status)
+            await sending.drop_response()
+            sending.request = await anyio.to_thread.run_sync(request.with_whole_history)  # it may take long
+            answer = await sending.send()
         source = events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(request.format))
         yield source
     finally:
@@ -219,36 +226,26 @@ class Sending:
     """Sends one request with `client`, with retries. Holds at most one open response."""
 
     def __init__(self, request: ModelRequest, client: HTTPClient) -> None:
-        self._request = request
+        self.request = request
         self._client = client
         self._response: ModelResponse | None = None
 
     async def send(self) -> ModelResponse | SourceError:
-        """Send the request, with retries. If the provider lacks the earlier response, also send the whole history."""
+        """Send the request, with retries."""
         retrying = AsyncRetrying(
             sleep=anyio.sleep,
-            stop=stop_after_attempt(1 + self._request.retries),
+            stop=stop_after_attempt(1 + self.request.retries),
             wait=_wait_before_retry,
             retry=retry_if_result(lambda attempt: attempt.may_retry),
             before_sleep=self._before_retry,
             retry_error_callback=_attempt_of,
         )
         attempt: Attempt = await retrying(self._attempt)
-        answer, with_whole_history = attempt.answer, self._request.with_whole_history
-        if (
-            with_whole_history is not None
-            and isinstance(answer, ModelResponse)
-            and answer.status_code in _UNKNOWN_RESPONSE_STATUSES
-        ):
-            log.info("whole_history_sent", status=answer.status_code)
-            await self.drop_response()
-            self._request = await anyio.to_thread.run_sync(with_whole_history)  # a long history takes long to write
-            return await self.send()
-        return answer
+        return attempt.answer
 
     async def _attempt(self) -> Attempt:
         """Send the request once, and wait for the first byte of the answer."""
-        request, timeouts = self._request, self._request.timeouts
+        request, timeouts = self.request, self.request.timeouts
         opened = self._client.stream(
             request.method,
             request.url,
@@ -294,12 +291,12 @@ class Sending:
         """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
         await self.drop_response()
         try:
-            target = urlsplit(urljoin(self._request.url, response.headers["location"]))
+            target = urlsplit(urljoin(self.request.url, response.headers["location"]))
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
         except ValueError:
             host = ""
         shown = host if host and host.isprintable() and len(host) < 300 else "another address"
-        message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
+        message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self.request.url)
         return SourceError(message, status=response.status_code, url=url)
 
     async def _before_retry(self, state: RetryCallState) -> None:
@@ -517,11 +514,10 @@ class HTTPModel(Checked, ABC):
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a string contains half of a surrogate pair
             content = json.dumps(body).encode()
-        with_whole_history = (
-            None if self._stored_turn(ask) is None else partial(self._request, replace(ask, whole_history=True))
-        )
-        request = ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries)
-        return replace(request, with_whole_history=with_whole_history)
+        names_response = self._stored_turn(ask) is not None
+        whole = partial(self._request, replace(ask, whole_history=True)) if names_response else None
+        timeouts, retries = self._timeouts, self._retries
+        return ModelRequest(self.url, self._headers(), content, self.source, timeouts, retries, "POST", whole)
 
     def _stored_turn(self, ask: Ask) -> int | None:
         """Return the index of the last turn that the provider stores; None if the whole history must be sent."""

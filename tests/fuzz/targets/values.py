@@ -9,17 +9,18 @@ from typing import Any
 
 from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.failover_rules import Continuation
+from streamtools.conversation.models.prefill import Prefill
 from streamtools.recording.files import Chunks, OpenExchange
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
 from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import encode, pieces
 
 
-def _grow_answer(how: Any, size: int, parts: list[str]) -> None:
+def _grow_answer(prefill: Prefill | None, size: int, parts: list[str]) -> None:
     """Continue an answer that begins with all of the shown text, and one that ends with it."""
     text = "".join(parts)
     for shown, answer in ((text, text * 2), (text, text[len(text) // 2 :]), ("x" + text, text)):
-        continuation = Continuation(shown, how)
+        continuation = Continuation(shown, prefill)
         for piece in pieces(answer, size):
             continuation.feed(piece)
         continuation.close()
@@ -40,7 +41,7 @@ def _debug(size: int, parts: list[str]) -> None:
 GRAMMARS: dict[str, Grammar] = {
     "continuations": Grammar(
         [" ", "\n", "a", "ab", "na na ", "It lies on the Seine. ", NUMBER + " ", LONG],
-        [partial(_grow_answer, how, size) for how in ("instructed", "prefilled", "echoed") for size in (1, 8, 10**9)],
+        [partial(_grow_answer, how, size) for how in (None, Prefill(), Prefill(echoes=True)) for size in (1, 8, 10**9)],
     ),
     "debugger": Grammar(
         ['###:{"name":"f"}', "~~~tool_result f\na\n~~~\n", "`", "</tool_call>", "\n", " ", "漢😀", LONG],
