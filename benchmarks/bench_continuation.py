@@ -49,7 +49,7 @@ WAYS: dict[str, tuple[Prefill | None, Way, bool]] = {
     "a preamble, and repeats": (None, lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
     **{f"means to repeat {count}": (None, means_it(count), False) for count in (8, 32)},
 }
-"""For each: the prefill of the request, or None for an instruction, the answer of the model, and whether nothing may be lost."""
+"""For each: the prefill of the request (None for an instruction), the answer, and whether nothing may be lost."""
 
 
 def go_on(prefill: Prefill | None, shown: str, answer: str) -> str:

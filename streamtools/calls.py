@@ -80,10 +80,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     def fingerprint(self) -> str:
         """Return a string that is equal for two calls only if their names and arguments are equal. 1.0 equals 1."""
-        written = _canonical([self.name, self.arguments])
-        if ".0" in written or "e+" in written:  # an argument may be a whole number as a float
-            written = _canonical([self.name, one_number(self.arguments)])
-        return written
+        return _canonical([self.name, one_number(self.arguments)])
 
     @property
     def digest(self) -> str:

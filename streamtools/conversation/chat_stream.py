@@ -173,7 +173,7 @@ class Chat(ToolStream):
             written = self._run.collector.step_text
             self._answer_start = len(self._run.collector.read().text) - len(written)
             events, shown = machine.switch_model(written, "the crashed process")
-            self._run.open_with(events)
+            self._run.opening += events
         elif not logged.awaits_answer:
             return
         model = self._model if self._fallback is None else self._fallback.models[0]

@@ -189,14 +189,6 @@ class NativeCalls:
             adopted.append(event)
         return adopted
 
-    def supersede(self, why: str) -> list[UIEvent]:
-        """End all open calls with a `superseded` error. `why` is its message."""
-        self._call_events.events = events = list[UIEvent]()
-        for key, call in list(self.open.items()):
-            call.fault = Rejected(Code.SUPERSEDED, why)
-            self._end(key, "", None)
-        return events
-
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing.
 
@@ -209,12 +201,14 @@ class NativeCalls:
                 call.fault = Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
         self._unchecked.clear()
 
-    def close(self) -> list[UIEvent]:
-        """End all open calls at the end of the turn. A call without a closed JSON object is truncated."""
+    def close(self, fault: Rejected | None = None) -> list[UIEvent]:
+        """End all open calls, with `fault` or at the end of the turn. A call without a closed object is truncated."""
         self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)
-            if not text.strip() or is_cut(text):
+            if fault is not None:
+                call.fault = fault
+            elif not text.strip() or is_cut(text):
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "the call was cut off")
             self._end(key, text, None)
         return events

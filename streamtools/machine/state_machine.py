@@ -221,7 +221,7 @@ class StreamMachine:
         self.stopped = False
         """True if the machine has ended the run or the turn itself. The caller should then close the source."""
         self.ended_step: EndedStep | None = None
-        """The last step that ended without a fault. None after `take_ended_step` has returned it."""
+        """The last step that ended without a fault. The caller checks its limits, and then sets this to None."""
         self._declares_native, self._self_contained, self._execute = native_tool_calls, self_contained, execute
         eager = execute == "eager" and tool_choice.mode == "auto" and not self_contained
         self._eager_text = eager and native_tool_calls is False
@@ -335,19 +335,13 @@ class StreamMachine:
         """End the step after its calls have run. Calls that are still in `runnable` become pending."""
         return self.number_all(self._end_step())
 
-    def take_ended_step(self) -> EndedStep | None:
-        """Return the step that has ended since this method was last called, or None. The caller checks its limits."""
-        ended, self.ended_step = self.ended_step, None
-        return ended
-
     def end_run(self, why: str) -> None:
-        """Stop the run after a step, because of a limit. `why` becomes the finish reason. Later events are ignored."""
+        """Stop the run because of a limit after a step, or of a judge. Later events are ignored.
+
+        `why` becomes the finish reason.
+        """
         self.stopped = True
         self._ending.stop(why)
-
-    def refuse_text(self) -> None:
-        """Record that a judge has refused some of the text. The finish reason of the run becomes `guard`."""
-        self._ending.stop(GUARD)
 
     def stop(self, why: str) -> list[UIEvent]:
         """Stop the run inside a turn, because of a limit. Later events are ignored, and no more calls run.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
+from streamtools.json_values import Rejected
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
@@ -148,7 +149,10 @@ class Turn:
 
     def discard(self) -> list[UIEvent]:
         """End the open calls after the answer has broken off."""
-        return [*self.parser.discard(), *map(self.parser.redact, self.native.supersede(BROKEN_OFF))]
+        return [
+            *self.parser.discard(),
+            *map(self.parser.redact, self.native.close(Rejected(Code.SUPERSEDED, BROKEN_OFF))),
+        ]
 
     def continue_after(self, shown: str | None) -> tuple[list[UIEvent], str]:
         """Prepare for another model, which continues the turn.
@@ -190,7 +194,11 @@ class Turn:
         duplicates = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
         new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in duplicates]
         message = "the provider could not parse a call, which was then found in the model's text"
-        return [Warning(Code.SALVAGED, message), *self.native.supersede(_SALVAGED), *self.native.adopt(new)]
+        return [
+            Warning(Code.SALVAGED, message),
+            *self.native.close(Rejected(Code.SUPERSEDED, _SALVAGED)),
+            *self.native.adopt(new),
+        ]
 
     def close(self) -> list[UIEvent]:
         """Return the last events of the text and of the open native calls, at the end of the turn."""

@@ -10,6 +10,7 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import Checked, check_kind, check_number, check_word
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
+from streamtools.stream.text_judge import TextJudge
 from streamtools.tools.approvals import DecidedRun, Decision, Suspension
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.runner import RunnerOptions
@@ -18,7 +19,6 @@ from streamtools.typed import OutputType
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
-    from streamtools.stream.text_judge import TextJudge
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
@@ -72,10 +72,7 @@ class TextOptions(Checked):
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules, history=self.history, pace=self.pace)
-        if self.judge is not None:
-            from streamtools.stream.text_judge import TextJudge  # few streams have a judge, and importing it takes time
-
-            check_kind("judge", self.judge, TextJudge)
+        check_kind("judge", self.judge, TextJudge, optional=True)
 
 
 @dataclass(frozen=True)

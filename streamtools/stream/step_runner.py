@@ -13,7 +13,6 @@ waits for a decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,8 +29,6 @@ from streamtools.tools import ToolOutcome
 from streamtools.tools.approvals import Approvals, Decision, Question, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
-
-_id_of = attrgetter("id")
 
 
 class StepRunner:
@@ -148,7 +145,7 @@ class StepRunner:
         if len(known) < len(self.running):
             outcomes, unsent = self._runner.close_calls([call for call in self.running if call.id not in known])
             known.update((outcome.call.id, outcome) for outcome in outcomes)
-        self._last_outcomes = list(map(known.__getitem__, map(_id_of, self.running)))
+        self._last_outcomes = [known[call.id] for call in self.running]
         self._record(self._last_outcomes)
         self.running, self._outcomes = [], {}
         return unsent
@@ -164,7 +161,7 @@ class StepRunner:
 
         Call this before the next source event.
         """
-        ended = self.machine.take_ended_step()
+        ended, self.machine.ended_step = self.machine.ended_step, None
         if ended is None:
             return
         if self.executes:

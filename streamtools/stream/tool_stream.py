@@ -40,7 +40,7 @@ from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEv
 from streamtools.json_values import Draft, compact
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
-from streamtools.machine.state_machine import StreamMachine
+from streamtools.machine.state_machine import GUARD, StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
 from streamtools.stream.collector import BATCH, Collector
@@ -60,6 +60,7 @@ from streamtools.stream.options import (
 from streamtools.stream.reading import YIELD_EVERY, EventSource, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
+from streamtools.stream.text_judge import JudgeStage
 from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import (
     Approvals,
@@ -80,9 +81,8 @@ from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
 from streamtools.typed import InvalidItem, InvalidValue
 
-if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
+if TYPE_CHECKING:  # few runs have this stage, and importing it takes time
     from streamtools.stream.argument_rules import ArgumentRules
-    from streamtools.stream.text_judge import JudgeStage
 
 log = Logger(__name__)
 
@@ -185,11 +185,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             **parser_keywords(parser, text),
         )
         tracker = GuardTracker.of(guards)
-        judge = argument_rules = None
-        if text.judge is not None:
-            from streamtools.stream.text_judge import JudgeStage
-
-            judge = JudgeStage(text.judge, machine.run_id)
+        judge = None if text.judge is None else JudgeStage(text.judge, machine.run_id)
+        argument_rules = None
         if text.rules_in_arguments:
             from streamtools.stream.argument_rules import ArgumentRules
 
@@ -508,7 +505,8 @@ class StreamRun:
         self._stop_reason: Stop = "time_limit"
         self.logged: LoggedRun | None = None
         """The state in the log of the run, if that already has events which this stream continues."""
-        self._opening: list[UIEvent] = []  # the first events of a run that continues
+        self.opening: list[UIEvent] = []
+        """The first events of a run that continues. Other runs begin with `start`."""
         self._lost_trace = ""  # the `traceparent` of the lost process whose run this run continues
 
     def open(self) -> AbstractContextManager[None]:
@@ -523,7 +521,7 @@ class StreamRun:
             self.steps.trace = observed.trace
             self._observation = Observation(observed)
             self._stages.append(self._observation)
-        self.emit(self._opening or self.machine.start())
+        self.emit(self.opening or self.machine.start())
         return observing.surrounding(observed)
 
     def begin(self, tools: TaskGroup) -> None:
@@ -597,7 +595,7 @@ class StreamRun:
         return "" if self._judge is None else self._judge.gate.text
 
     def _refuse(self) -> None:
-        self.machine.refuse_text()
+        self.machine.end_run(GUARD)
         if self._scope is not None:
             self._scope.cancel()
 
@@ -622,15 +620,11 @@ class StreamRun:
         """
         self.logged, self._lost_trace = logged, lost.trace
         outcomes = self.collector.restore(logged, lost.recorded)
-        self._opening = self.machine.restore(logged)
+        self.opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:
             if step.started and not self.steps.executes:
                 raise ValueError("`continue_from` has calls that have started: write tools=[...]")
             self.steps.restore(step, outcomes, lost.decisions)
-
-    def open_with(self, events: Sequence[UIEvent]) -> None:
-        """Emit these events first, in place of `start`."""
-        self._opening += events
 
     async def _run_open_calls(self, tools: TaskGroup) -> None:
         self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
