@@ -34,7 +34,7 @@ from streamtools import events
 from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model
-from streamtools.conversation.reply import ModelSource, Reply
+from streamtools.conversation.reply import Replies, Reply
 from streamtools.errors import Checked, Code, check_word
 from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
@@ -287,7 +287,7 @@ _BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible outpu
 
 
 @dataclass(eq=False, repr=False)
-class EmulatedReply(ModelSource):
+class EmulatedReply(Replies):
     """The answer to one request of a chat, as a source of events.
 
     `normal` is the normal request, or None if it is omitted. `ask` is the same request, but with all tools and
@@ -305,19 +305,10 @@ class EmulatedReply(ModelSource):
 
     def __post_init__(self) -> None:
         self._batches = self._run()
-        self._reply: Reply | None = None  # the reply to the current request
         # The complete normal answer, if it contains no call.
         self._normal_answer: list[events.SourceEvent] | None = None
         self._normal_usage: events.Usage | None = None
         self._hidden_usage: events.Usage | None = None  # usage of answers that are not shown, until it is reported
-
-    async def __anext__(self) -> Sequence[events.SourceEvent]:
-        return await anext(self._batches)
-
-    async def aclose(self) -> None:
-        await self._batches.aclose()
-        if self._reply is not None:
-            await self._reply.aclose()
 
     async def _run(self) -> AsyncGenerator[Sequence[events.SourceEvent]]:
         """Send the requests in order, and yield the batches of the turn."""

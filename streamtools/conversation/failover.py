@@ -13,7 +13,7 @@ because the provider could not parse a call in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -22,7 +22,7 @@ from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
-from streamtools.conversation.reply import ModelSource, Reply
+from streamtools.conversation.reply import Replies, Reply
 from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
@@ -107,7 +107,7 @@ class Failures:
 
 
 @dataclass(eq=False, repr=False)
-class FailoverReply(ModelSource):
+class FailoverReply(Replies):
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
     `_write` returns the request for a model. If `_discard_answer` is None, no other model continues an answer that has
@@ -122,70 +122,56 @@ class FailoverReply(ModelSource):
     """The text that a lost process has shown of this answer. The first model continues it."""
 
     def __post_init__(self) -> None:
+        self._batches = self._run()
         self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
-        self._reply: Reply | None = None  # None before the first request
-        self._over = False  # whether all events have been returned
         self.model = self._fallback.models[self._answer.index]
 
-    async def __anext__(self) -> Sequence[SourceEvent]:
-        if self._over:
-            raise StopAsyncIteration
-        if self._reply is None:
-            self._reply = Reply(self.model, self._continue(self._shown))
-            self._answer.begun = bool(self._shown)
-            unsent, self._failures.unsent = self._failures.unsent, []
-            if unsent:
-                return unsent
-        answer = self._answer
-        if answer.fault is not None:
-            return await self._fail(self._reply, answer.fault)
-        try:
-            batch = await anext(self._reply)
-        except StopAsyncIteration:
-            if answer.complete:
-                self._over = True
-                raise
-            return await self._fail(self._reply, SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
-        return answer.read(batch)
+    async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
+        """Yield the events of the models, until an answer is complete or no other model can answer.
 
-    async def aclose(self) -> None:
-        self._over = True
-        if self._reply is not None:
-            await self._reply.aclose()
-
-    async def _fail(self, reply: Reply, fault: SourceError) -> Sequence[SourceEvent]:
-        """Handle the failure `fault` of the current model, and return the next events.
-
-        If another model can answer, its request is prepared. Otherwise the events end with `fault`. If a call of the
-        answer has run, the events end with the completed step, and the next request goes to another model.
+        If a call of the answer has run when a model fails, the events end with the completed step. The next request
+        then goes to another model.
         """
-        fallback, answer, policy = self._fallback, self._answer, self._fallback.on_break
-        fallback.circuits.record(answer.index, failed=True)
-        self._failures.failed.add(answer.index)
-        if answer.next is None or (answer.begun and (policy == "fail" or self._discard_answer is None)):
-            self._over = True
-            return [*answer.take_pending_text(), fault]
-        await reply.aclose()
-        if pending := answer.take_pending_text():  # returned first, because the next model must continue after it
-            answer.fault = fault
-            return pending
-        name, next_name = self.model.name, fallback.models[answer.next].name
-        shown: str | None = ""
-        if self._discard_answer is not None:
-            shown = self._discard_answer(name, answer.begun and policy == "restart_step")
-        log.warning("failed_over", model=name, next=next_name, begun=answer.begun, status=fault.status, url=fault.url)
-        warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
-        if shown is None:  # a call has run, so the step ends here and the next request contains the call's result
-            self._over = True
-            self._failures.unsent.append(warning)
-            return [ProviderCompleted(finish_reason="tool_calls", model=name)]
-        answer.move_on()
-        self.model = fallback.models[answer.index]
-        self._reply = Reply(self.model, self._continue(shown))
-        if (observed := observing.observed_run()) is not None:
-            observed.model_failed(fault.cause or fault.code.value)
-            observed.request_started(self.origin, self._reply)
-        return [warning]
+        fallback, answer, failures = self._fallback, self._answer, self._failures
+        self._reply = reply = Reply(self.model, self._continue(self._shown))
+        answer.begun = bool(self._shown)
+        unsent, failures.unsent = failures.unsent, []
+        if unsent:
+            yield unsent
+        while True:
+            async for batch in reply:
+                yield answer.read(batch)
+                if answer.fault is not None:
+                    break
+            if answer.complete:
+                return
+            fault = answer.fault or SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED)
+            fallback.circuits.record(answer.index, failed=True)
+            failures.failed.add(answer.index)
+            may_continue = fallback.on_break != "fail" and self._discard_answer is not None
+            if answer.next is None or (answer.begun and not may_continue):
+                yield [*answer.take_pending_text(), fault]
+                return
+            await reply.aclose()
+            if pending := answer.take_pending_text():  # yielded first, because the next model must continue after it
+                yield pending
+            name, other = self.model.name, fallback.models[answer.next].name
+            shown: str | None = ""
+            if self._discard_answer is not None:
+                shown = self._discard_answer(name, answer.begun and fallback.on_break == "restart_step")
+            log.warning("failed_over", model=name, next=other, begun=answer.begun, status=fault.status, url=fault.url)
+            warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {other} follows: {fault.message}")
+            if shown is None:  # a call has run, so the step ends here and the next request contains the call's result
+                failures.unsent.append(warning)
+                yield [ProviderCompleted(finish_reason="tool_calls", model=name)]
+                return
+            answer.move_on()
+            self.model = fallback.models[answer.index]
+            self._reply = reply = Reply(self.model, self._continue(shown))
+            if (observed := observing.observed_run()) is not None:
+                observed.model_failed(fault.cause or fault.code.value)
+                observed.request_started(self.origin, reply)
+            yield [warning]
 
     def _continue(self, shown: str) -> Ask:
         """Return the request that makes the current model continue the text `shown`."""

@@ -6,7 +6,7 @@ history would block the event loop, so a worker thread serializes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Self
@@ -75,3 +75,18 @@ class Reply(ModelSource):
         stream_context, self._stream_context = self._stream_context, None
         if stream_context is not None:
             await stream_context.__aexit__(None, None, None)
+
+
+class Replies(ModelSource):
+    """A source of events that reads several replies in order."""
+
+    _batches: AsyncGenerator[Sequence[SourceEvent]]  # yields the events
+    _reply: Reply | None = None  # the current reply; None before the first request
+
+    async def __anext__(self) -> Sequence[SourceEvent]:
+        return await anext(self._batches)
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+        if self._reply is not None:
+            await self._reply.aclose()

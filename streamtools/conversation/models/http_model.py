@@ -150,11 +150,10 @@ class ModelResponse:
         self.status_code: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.url = getattr(response, "url", None)
-        self._opened = opened
+        self._opened: AbstractAsyncContextManager[Any] | None = opened
         self._transport = Transport(response)
         self._between_bytes = between_bytes
         self._first_bytes: bytes | None = None
-        self._closed = False
 
     async def read_first(self) -> None:
         self._first_bytes = await anext(self._transport, None)
@@ -175,12 +174,11 @@ class ModelResponse:
 
     async def aclose(self) -> None:
         """Close the response. May be called more than once."""
-        if self._closed:
-            return
-        self._closed = True
-        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
-            await self._transport.aclose()
-            await self._opened.__aexit__(None, None, None)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
+                await self._transport.aclose()
+                await opened.__aexit__(None, None, None)
 
 
 class Attempt(NamedTuple):
