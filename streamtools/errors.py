@@ -8,7 +8,6 @@ or an incomplete recording also raises one. So does a failed tool that the calle
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache, wraps
@@ -197,19 +196,16 @@ def check_function(name: str, given: object, *arguments: str, advice: str = "") 
     """
     from inspect import signature  # imported here because few modules need it
 
+    shown = ""
     try:
         accepted = signature(given)  # type: ignore[arg-type]  # raises TypeError if it is not callable
+        shown = f"{getattr(given, '__name__', type(given).__name__)}({', '.join(accepted.parameters)})"
+        accepted.bind(*arguments)
     except ValueError:  # a built-in function that does not report its parameters
         return
     except TypeError:
-        shown = described(given)
-    else:
-        with suppress(TypeError):
-            accepted.bind(*arguments)
-            return
-        shown = f"{getattr(given, '__name__', type(given).__name__)}({', '.join(accepted.parameters)})"
-    call = f"{name.rpartition(' ')[2]}({', '.join(arguments)})"
-    raise TypeError(f"{name} must be callable as {call}, got {shown}{advice}")
+        call = f"{name.rpartition(' ')[2]}({', '.join(arguments)})"
+        raise TypeError(f"{name} must be callable as {call}, got {shown or described(given)}{advice}") from None
 
 
 def check_number(

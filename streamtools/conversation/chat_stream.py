@@ -128,7 +128,6 @@ class Chat(ToolStream):
         options["output"] = replace(output, type=output_type(output.type))
         self._fallback = model if isinstance(model, Fallback) else None
         self._failures = Failures()
-        self._answer_start = 0  # index in `result.text` at which the current answer starts
         native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if native is None and _calls_natively(history):
             native = options["native_tool_calls"] = True
@@ -170,9 +169,7 @@ class Chat(ToolStream):
         self._steps_left -= logged.steps - logged.steps_before
         if logged.open is not None and not logged.open.is_answered:
             self._steps_left += 1
-            written = self._run.collector.step_text
-            self._answer_start = len(self._run.collector.read().text) - len(written)
-            events, shown = machine.switch_model(written, "the crashed process")
+            events, shown = machine.switch_model(self._run.collector.step_text, "the crashed process")
             self._run.opening += events
         elif not logged.awaits_answer:
             return
@@ -300,7 +297,7 @@ class Chat(ToolStream):
             run.emit(run.machine.restart_step(name))
             run.steps.check_limits()
             return ""
-        shown = self.result.text[self._answer_start :] + run.unapproved_text
+        shown = run.collector.step_text + run.unapproved_text
         events, written = run.machine.switch_model(shown, name)
         run.emit(events)
         return written
@@ -353,8 +350,6 @@ class Chat(ToolStream):
         if not is_paused:
             self._choice = machine.tool_choice = ToolChoice()
         self._run.emit((machine.clean(FollowUp(deepcopy(reviewed), seq=machine.number())),))
-        if self._fallback is not None:
-            self._answer_start = len(self.result.text)
         return self._next_answer()
 
     def _find_complaint(self) -> str | None:

@@ -307,7 +307,6 @@ class EmulatedReply(Replies):
         self._batches = self._run()
         # The complete normal answer, if it contains no call.
         self._normal_answer: list[events.SourceEvent] | None = None
-        self._normal_usage: events.Usage | None = None
         self._hidden_usage: events.Usage | None = None  # usage of answers that are not shown, until it is reported
 
     async def _run(self) -> AsyncGenerator[Sequence[events.SourceEvent]]:
@@ -331,7 +330,7 @@ class EmulatedReply(Replies):
                 decision, usage = await self._ask_for_decision()
             finally:
                 self.think(False)
-            self._hidden_usage = events.add_usage(self._normal_usage, usage)
+            self._hidden_usage = events.add_usage(self._hidden_usage, usage)
             if isinstance(decision, events.SourceError):
                 yield [*self._usage_events(), decision]
                 return
@@ -360,7 +359,6 @@ class EmulatedReply(Replies):
             self._hidden_usage = usage  # the normal answer contains its own usage
             yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
             return
-        self._hidden_usage = events.add_usage(self._normal_usage, usage)
         self._reply = reply = Reply(self.model, ask_without_tools(ask))
         yield [*warnings, *self._usage_events()]
         async for batch in reply:
@@ -382,7 +380,7 @@ class EmulatedReply(Replies):
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
             return buffered
-        self._normal_answer, self._normal_usage = buffered, machine.usage
+        self._normal_answer, self._hidden_usage = buffered, machine.usage
         return None
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | events.SourceError, events.Usage | None]:

@@ -82,10 +82,8 @@ class Circuits(list[Circuit]):
         circuit = self[index]
         with self._lock:
             circuit.failures = circuit.failures + 1 if failed else 0
-            if not failed:
-                circuit.open_until = 0.0
-            elif circuit.failures >= self._failures:
-                circuit.open_until = monotonic() + self._rest
+            opens = circuit.failures >= self._failures
+            circuit.open_until = monotonic() + self._rest if opens else 0.0
 
 
 class SharedAnswer:

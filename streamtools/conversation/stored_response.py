@@ -6,7 +6,7 @@ process that continues a lost run can read the rest of an answer, which the prov
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ class StoredResponse:
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Any]:
         async with self._model.stored(self._id) as source:
-            yield _Unseen(source, *self._shown)
+            yield _unseen(source, *self._shown)
 
 
 def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse | None:
@@ -50,28 +50,21 @@ def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse |
     return StoredResponse(model, logged.response_id, len(shown), reasoning)
 
 
-class _Unseen:
-    """The events of a source without the first characters of its text and its reasoning.
+async def _unseen(source: Any, text: int, reasoning: int) -> AsyncGenerator[Sequence[SourceEvent]]:
+    """Yield the events of a source without the first characters of its text and its reasoning.
 
-    The rest of a reasoning is not signed, because the signature is valid for the whole.
+    `text` and `reasoning` are the numbers of these characters. The rest of a reasoning is not signed, because the
+    signature is valid for the whole.
     """
-
-    def __init__(self, source: Any, text: int, reasoning: int) -> None:
-        self._source = source
-        self._text, self._reasoning = text, reasoning  # the numbers of characters to drop
-        self._is_whole = not (text or reasoning)
-
-    async def __anext__(self) -> Sequence[SourceEvent]:
-        return [kept for event in await anext(self._source) for kept in self._keep(event)]
-
-    def _keep(self, event: SourceEvent) -> Iterator[SourceEvent]:
-        if isinstance(event, SourceError):
-            yield replace(event, status=None)  # the next model continues, whatever the status is
-        elif isinstance(event, TextDelta):
-            text, self._text = event.text[self._text :], max(0, self._text - len(event.text))
-            yield TextDelta(text)
-        elif isinstance(event, ReasoningDelta) and not self._is_whole:
-            text, self._reasoning = event.text[self._reasoning :], max(0, self._reasoning - len(event.text))
-            yield ReasoningDelta(text)
-        else:
-            yield event
+    is_whole = not (text or reasoning)
+    async for batch in source:
+        kept: list[SourceEvent] = []
+        for event in batch:
+            if isinstance(event, SourceError):
+                event = replace(event, status=None)  # the next model continues, whatever the status is
+            elif isinstance(event, TextDelta):
+                event, text = TextDelta(event.text[text:]), max(0, text - len(event.text))
+            elif isinstance(event, ReasoningDelta) and not is_whole:
+                event, reasoning = ReasoningDelta(event.text[reasoning:]), max(0, reasoning - len(event.text))
+            kept.append(event)
+        yield kept

@@ -85,9 +85,7 @@ class OutputText:
             return ""
         if fenced and "\n" in text:
             text = text.partition("\n")[2].lstrip()
-            self._head = None if text else ""
-            return text
-        self._head = None
+        self._head = None if text else ""
         return text
 
     def _add(self, added: Sequence[Added], out: list[UIEvent]) -> None:

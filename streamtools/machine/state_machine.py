@@ -54,13 +54,16 @@ from streamtools.events import (
 )
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
-from streamtools.machine.turn import STOPPED_AFTER_CALL, Turn
+from streamtools.machine.turn import Turn
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import ParserKeywords
 from streamtools.typed import OutputType
 
 log = Logger(__name__)
+
+STOPPED_AFTER_CALL = "stopped_after_call"
+"""The finish reason of a turn that `after_call="stop"` ends after a call."""
 
 STOPPED_BY_RULE = "stopped_by_rule"
 """The finish reason of a turn that one of the `text_rules` ends."""
@@ -531,7 +534,7 @@ class StreamMachine:
         else:
             events = turn.filter([], ends=True)
             rest = [] if turn.parser.stopped else [*map(self.clean, self._feed_turn(event))]
-        return events + (self._stop_turn(why) if (why := turn.stop_reason) else rest)
+        return events + (self._stop_turn() if turn.parser.stopped else rest)
 
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
         turn, native = self._turn, self._turn.native
@@ -540,7 +543,7 @@ class StreamMachine:
                 events = turn.feed_text(text)
                 if self._eager_text:
                     self._add_new(turn.parser.calls)
-                return events + self._stop_turn(why) if (why := turn.stop_reason) else events
+                return events + self._stop_turn() if turn.parser.stopped else events
             case ReasoningDelta(text, signature, block, redacted, own):
                 has_content = text or signature or block or own
                 return [Reasoning(text, 0, signature, block, redacted, own)] if has_content else []
@@ -564,10 +567,10 @@ class StreamMachine:
                     self._add_new(native.calls)
                 return events
 
-    def _stop_turn(self, why: str) -> list[UIEvent]:
-        """End the turn at a call or a match of a rule that stops it. `why` is the finish reason."""
+    def _stop_turn(self) -> list[UIEvent]:
+        """End the turn at a call that stops it, or at a match of a rule, which replaces the finish reason."""
         self._ending.complete = self.stopped = True
-        return self._complete(ProviderCompleted(), why)
+        return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn with the provider's `event`. `finish` replaces the provider's finish reason."""

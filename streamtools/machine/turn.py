@@ -23,9 +23,6 @@ from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.typed import OutputType
 
-STOPPED_AFTER_CALL = "stopped_after_call"
-"""The finish reason of a turn that `after_call="stop"` ends after a call."""
-
 _BLOCK = 16384  # the number of characters after which deltas are joined into one string
 
 _AGENT_RUNS_TOOLS = "the agent runs its tools itself"
@@ -117,14 +114,6 @@ class Turn:
         if self.room <= self._most_room - _BLOCK:
             self._pack()
         return self.parse(text)
-
-    @property
-    def stop_reason(self) -> str | None:
-        """The finish reason if a call or a text rule has stopped the turn, otherwise None.
-
-        `StreamMachine` replaces it if a text rule has stopped the turn.
-        """
-        return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def release_text(self) -> list[UIEvent]:
         """Return the buffered text. Call this before an item of the provider. No marker continues after the item."""

@@ -22,16 +22,12 @@ from streamtools.rules.rule import Rule
 
 
 class ArgumentRules:
-    """Applies rules to the arguments of calls in the events of one run, as a stage of `StreamRun`."""
+    """Applies rules to the arguments of calls in the events of one run."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
         self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by call id: the original call, and the changed call
         self._matchers: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
-
-    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Return the events, each converted by `show`."""
-        return [*map(self.show, events)]
 
     def show(self, event: UIEvent) -> UIEvent:
         """Return the event with the rules applied to the arguments in it. An `Error` of a call loses its raw text."""

@@ -156,7 +156,8 @@ class Collector:
 
     @property
     def step_text(self) -> str:
-        """The text of the open step that was collected."""
+        """The text of the open step."""
+        self.collect()
         return "".join(self._text[self._step_start[0] :])
 
     def read_from(self, source: object) -> None:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
@@ -462,16 +462,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             self._finished.set()
 
 
-class EventStage(Protocol):
-    """A stage between the machine and the buffer: the judge, the observation, or the rules for arguments."""
-
-    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Process `events`, and return the events for the next stage.
-
-        A stage may buffer events and return them from a later call.
-        """
-
-
 class StreamRun:
     """Feeds the machine, runs the calls, and puts events into the buffer.
 
@@ -498,7 +488,8 @@ class StreamRun:
         self._judge = judge
         self._argument_rules = argument_rules
         self._observation: Observation | None = None
-        self._stages: list[EventStage] = [] if judge is None else [judge]
+        # The stages between the machine and the buffer. A stage may buffer events and return them from a later call.
+        self._stages: list[JudgeStage | Observation] = [] if judge is None else [judge]
         self._recorded = collector.recorded
         self._recorded_size = 0  # size in bytes of the events since `emit` last called `collect`, without small texts
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
@@ -554,7 +545,7 @@ class StreamRun:
             self.collector.collect()
             self._recorded_size = 0
         if self._argument_rules is not None:  # after recording: the result holds the original arguments
-            events = self._argument_rules.take(events)
+            events = [*map(self._argument_rules.show, events)]
         is_full = self.buffer.put(events, size)
         return is_full or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
 

@@ -36,7 +36,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
 )
-from streamtools.machine.turn import STOPPED_AFTER_CALL
+from streamtools.machine.state_machine import STOPPED_AFTER_CALL
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.support.cases import together
 from tests.support.stories import names, tell, texts

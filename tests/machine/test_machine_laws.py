@@ -40,7 +40,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.machine.turn import STOPPED_AFTER_CALL
+from streamtools.machine.state_machine import STOPPED_AFTER_CALL
 from streamtools.testing.laws import assert_conserved, assert_in_order, cut
 from tests.support import strategies
 

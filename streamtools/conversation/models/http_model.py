@@ -263,9 +263,8 @@ class Sending:
                     await opened.__aexit__(None, None, None)
                     raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
-                    return Attempt(await self._redirected(response))
+                    return Attempt(self._redirected(response))
                 if not _is_encoded_as_accepted(response.headers, request.headers):
-                    await self.drop_response()
                     return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown_url(request.url)))
                 if not 200 <= response.status_code < 300:
                     return _refused(response)
@@ -277,17 +276,14 @@ class Sending:
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
                 if self._response is not None:
                     failed = interrupted(name_of(error))
-                    await self.drop_response()
                 failed = msgspec.structs.replace(failed, url=shown_url(request.url))
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
-        await self.drop_response()
         message = f"the provider did not answer within {timeouts.first_byte:g} s"
         return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
 
-    async def _redirected(self, response: ModelResponse) -> SourceError:
+    def _redirected(self, response: ModelResponse) -> SourceError:
         """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
-        await self.drop_response()
         try:
             target = urlsplit(urljoin(self.request.url, response.headers["location"]))
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
@@ -472,6 +468,8 @@ class HTTPModel(Checked, ABC):
         """The key in `PREFILLS` for the server; None or "" if no prefill is sent."""
         self.reasoning_field = reasoning_field
         self.previous_id = previous_id
+        self.source = self._adapter or self.format
+        """The name of the adapter that reads the model's stream."""
         self.origin = Origin(self.format, host or None, model)
         """The origin of the model's turns. Parts of a history that only another origin accepts are not sent."""
         self.options = options
@@ -483,11 +481,6 @@ class HTTPModel(Checked, ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} at {shown_url(self.url)}>"
-
-    @property
-    def source(self) -> str:
-        """The name of the adapter that reads the model's stream."""
-        return self._adapter or self.format
 
     @abstractmethod
     def body(self, ask: Ask) -> Body:
