@@ -648,6 +648,12 @@ def json_schema(types: Any = UIEvent) -> dict[str, Any]:
     return inlined
 
 
+def call_id_of(event: Event) -> str | None:
+    """Return the id of the call to which the event belongs. None if it belongs to no call."""
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
+
+
 # The sizes of events in memory.
 
 
@@ -737,15 +743,15 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     """Yield events, with adjacent events of tools sorted by call. The events of one call keep their order."""
-    order: dict[str, int] = {}
+    order: dict[str | None, int] = {}
     for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
         if not is_report:  # move `partial` events after the texts around them: their position depends on the chunks
             runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
             members = [event for grow, part in runs for event in (sorted(part, key=_is_of_output) if grow else part)]
         for event in members:
-            order.setdefault(_call_id(event), len(order))
-        yield from sorted(members, key=lambda event: order[_call_id(event)]) if is_report else members
+            order.setdefault(call_id_of(event), len(order))
+        yield from sorted(members, key=lambda event: order[call_id_of(event)]) if is_report else members
 
 
 def _is_of_output(event: Event) -> bool:
@@ -754,11 +760,6 @@ def _is_of_output(event: Event) -> bool:
 
 def _is_of_call(event: Event) -> bool:  # errors of the stream and of malformed calls have no `call`
     return isinstance(event, Error) and event.call is not None
-
-
-def _call_id(event: Event) -> str:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
 
 
 def _normalized(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:

@@ -40,9 +40,7 @@ from streamtools.stream.options import HOMES, OutputOptions, StreamOptions, home
 from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
 from streamtools.tools import ToolRegistry
-from streamtools.tools.guards import GuardTracker
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.tool_choice import parse_choice
 
 log = Logger(__name__)
 
@@ -144,20 +142,19 @@ class Chat(ToolStream):
         self._follows_up = follow_up != "never"
         self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
-        # The first request needs the guards and the tool choice before `ToolStream.__init__` creates them.
-        self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
-        self._choice = parse_choice(options.get("tool_choice", "auto"))
-        has_first_answer = options.get("resume") is None and continue_from is None
         if continue_from is not None:
             options["run_id"] = continue_from.id
-        source = self._next_answer() if has_first_answer else events(())
-        super().__init__(source, tools=self._registry if tools is not None else None, **options)
+        super().__init__(events(()), tools=self._registry if tools is not None else None, **options)
+        self._guards = self._run.steps.guards
         turns = [message for message in history if isinstance(message, Assistant)]
         self._run.machine.reserve(call for turn in turns for call in turn.calls)
         if self._run.resumed is not None:
             _check_unanswered(self._run.resumed.suspension.calls, self._messages)
         if continue_from is not None:
             self._run.restore(LoggedRun(continue_from.events), continue_from)
+        has_first_answer = options.get("resume") is None and continue_from is None
+        if has_first_answer:
+            self._source = self._next_answer()
         self._source_was_read = not has_first_answer
         if self._run.logged is not None:
             self._continue_from(self._run.logged, 0 if continue_from is None else continue_from.copied)
@@ -194,7 +191,7 @@ class Chat(ToolStream):
                     results_only = copied > 0 and messages == written[-len(messages) :]
                     self._add_messages(written if results_only else messages, written, new)
                     self._sent = ended
-                    self._choice = self._run.machine.tool_choice = ToolChoice()
+                    self._run.machine.tool_choice = ToolChoice()
 
     def _written(self, new: list[Message]) -> list[Any]:
         """Return the messages that a follow-up request adds for the `new` steps in the history, in OpenAI's format."""
@@ -253,7 +250,8 @@ class Chat(ToolStream):
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
         history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
-        ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
+        choice = self._run.machine.tool_choice
+        ask = Ask(tuple(history), tuple(self._registry), choice, self._body, dialects, mode != "off")
         if stored is not None or shown or (mode == "off" and self._fallback is not None):
             models, write, failures = self._fallback or Fallback(self._model), partial(self._write, ask), self._failures
             if stored is not None:
@@ -315,7 +313,7 @@ class Chat(ToolStream):
         machine = self._run.machine
         is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
         complaint = self._find_complaint()
-        runs_calls = self._run.steps.executes and self._choice.mode != "none"
+        runs_calls = self._run.steps.executes and machine.tool_choice.mode != "none"
         if machine.pending and not (len(self._registry) or "tools" in self._body):
             log.warning("calls_without_tools", run_id=self.run_id, advice="to run the model's calls, pass tools=[...]")
         if not self._follows_up or not (is_paused or complaint or runs_calls):
@@ -348,7 +346,7 @@ class Chat(ToolStream):
         self._add_messages(reviewed, messages, new)
         self._sent += len(steps)
         if not is_paused:
-            self._choice = machine.tool_choice = ToolChoice()
+            machine.tool_choice = ToolChoice()
         self._run.emit((machine.clean(FollowUp(deepcopy(reviewed), seq=machine.number())),))
         return self._next_answer()
 

@@ -225,7 +225,7 @@ class StreamMachine:
         """True if the machine has ended the run or the turn itself. The caller should then close the source."""
         self.ended_step: EndedStep | None = None
         """The last step that ended without a fault. The caller checks its limits, and then sets this to None."""
-        self._declares_native, self._self_contained, self._execute = native_tool_calls, self_contained, execute
+        self._self_contained, self._execute = self_contained, execute
         eager = execute == "eager" and tool_choice.mode == "auto" and not self_contained
         self._eager_text = eager and native_tool_calls is False
         self._turn = Turn(dialects, tools, options, native_tool_calls, output, final=self._eager_text)
@@ -613,9 +613,7 @@ class StreamMachine:
                 ending.finish, ending.complete = STOPPED_BY_RULE, True
         if fault is not None:
             events += self._report_failure(*fault)
-        calls, rejections, self._malformed = turn.choose_calls(
-            declares_native=self._declares_native, self_contained=self._self_contained
-        )
+        calls, rejections, self._malformed = turn.choose_calls(self_contained=self._self_contained)
         events += rejections
         if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers always send "stop"
             ending.finish = "tool_calls"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning, call_id_of
 from streamtools.json_values import Rejected
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.machine.output_text import OutputText
@@ -59,6 +59,7 @@ class Turn:
     ) -> None:
         """With `final`, calls in text may run before the turn is complete, so they are never turned into errors."""
         self._final = final
+        self._declares_native = native_tool_calls
         self._switches_to_native = native_tool_calls is None and is_default(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)  # the dialects in which calls are read
         self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
@@ -181,7 +182,7 @@ class Turn:
         """
         known = {call.fingerprint() for call in self.native.calls}
         duplicates = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
-        new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in duplicates]
+        new = [self._reject_unless_enabled(event) for event in found if call_id_of(event) not in duplicates]
         message = "the provider could not parse a call, which was then found in the model's text"
         return [
             Warning(Code.SALVAGED, message),
@@ -199,18 +200,17 @@ class Turn:
             events += self._output.end(has_calls=bool(calls))
         return events
 
-    def choose_calls(self, *, declares_native: bool | None, self_contained: bool) -> ChosenCalls:
+    def choose_calls(self, *, self_contained: bool) -> ChosenCalls:
         """Choose the calls of the turn that are used, and reject the others.
 
-            declares_native    calls in the turn                   calls that are used
+            native_tool_calls  calls in the turn                   calls that are used
             True, None         native, with or without text        the native calls
             True, None         in text only                        the calls in text
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        `declares_native` is the parameter `native_tool_calls` of `StreamMachine`. With `self_contained=True`, no call
-        is used, because the agent runs its tools itself. The table also counts malformed calls, so that the model gets
-        the error of a call in the form in which it wrote the call.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also counts
+        malformed calls, so that the model gets the error of a call in the form in which it wrote the call.
         """
         written, faulty = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:
@@ -219,10 +219,10 @@ class Turn:
         malformed = faulty + begun - len(native)
         if self_contained:
             return ChosenCalls([], self.reject(written + native, Code.SUPERSEDED, _AGENT_RUNS_TOOLS), 0)
-        if not begun or (declares_native is False and (written or faulty)):
+        if not begun or (self._declares_native is False and (written or faulty)):
             return ChosenCalls(written, self.reject(native, Code.SUPERSEDED, _TEXT_IS_USED), malformed)
         events = self.reject(written, Code.SUPERSEDED, _NATIVE_IS_USED)
-        if declares_native is False and not self.native.emulated:
+        if self._declares_native is False and not self.native.emulated:
             message = "a model that is declared to make no native calls has made one"
             events.append(Warning(Code.UNDECLARED_NATIVE, message))
         return ChosenCalls(native, events, malformed)
@@ -350,9 +350,4 @@ class Turn:
 
 def _events_of(events: Iterable[UIEvent], ids: set[str]) -> list[UIEvent]:
     """Return the events whose call has one of the `ids`."""
-    return [event for event in events if _call_id(event) in ids]
-
-
-def _call_id(event: UIEvent) -> str | None:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
+    return [event for event in events if call_id_of(event) in ids]

@@ -60,7 +60,6 @@ class StepRunner:
         """The machine that finds the calls. `StreamRun` feeds it."""
         self.executes = executes
         self.guards = guards
-        self._counts_tokens = guards.guards.tokens is not None
         self._approvals = approvals
         self._resumed = resumed
         self.dialects = dialects
@@ -107,7 +106,7 @@ class StepRunner:
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_runnable()
-        admitted = self.guards.admit(calls, machine.tokens_used if self._counts_tokens else None)
+        admitted = self.guards.admit(calls, machine.tokens_used)
         if admitted < len(calls):
             machine.leave_pending(calls[admitted:])
             calls = calls[:admitted]
@@ -168,7 +167,7 @@ class StepRunner:
             self.guards.end_turn(self._last_outcomes, ended.malformed)
             self._last_outcomes = []
         if ended.continues:
-            self.guards.check_tokens(self.machine.tokens_used if self._counts_tokens else None)
+            self.guards.check_tokens(self.machine.tokens_used)
         if self.guards.why is not None:
             self.machine.end_run(self.guards.why)
 
