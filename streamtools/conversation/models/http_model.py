@@ -20,7 +20,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
@@ -146,11 +146,10 @@ class ModelResponse:
     `read_first` reads the first bytes before the source exists. `aiter_bytes` applies a timeout to each later read.
     """
 
-    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between_bytes: float) -> None:
+    def __init__(self, response: Any, between_bytes: float) -> None:
         self.status_code: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.url = getattr(response, "url", None)
-        self._opened: AbstractAsyncContextManager[Any] | None = opened
         self._transport = Transport(response)
         self._between_bytes = between_bytes
         self._first_bytes: bytes | None = None
@@ -174,11 +173,7 @@ class ModelResponse:
 
     async def aclose(self) -> None:
         """Close the response. May be called more than once."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
-                await self._transport.aclose()
-                await opened.__aexit__(None, None, None)
+        await self._transport.aclose()
 
 
 class Attempt(NamedTuple):
@@ -226,7 +221,7 @@ class Sending:
     def __init__(self, request: ModelRequest, client: HTTPClient) -> None:
         self.request = request
         self._client = client
-        self._response: ModelResponse | None = None
+        self._opened = AsyncExitStack()  # closes the response
 
     async def send(self) -> ModelResponse | SourceError:
         """Send the request, with retries."""
@@ -254,14 +249,11 @@ class Sending:
         )
         if not hasattr(opened, "__aenter__"):
             raise TypeError(f"{type(self._client)!r} is not an asynchronous HTTP client; pass an httpx.AsyncClient()")
+        response: ModelResponse | None = None
         with anyio.move_on_after(timeouts.first_byte):
             try:
-                raw = await opened.__aenter__()
-                try:
-                    response = self._response = ModelResponse(opened, raw, timeouts.between_bytes)
-                except BaseException:  # the client returned an object that is not a valid response
-                    await opened.__aexit__(None, None, None)
-                    raise
+                response = ModelResponse(await self._opened.enter_async_context(opened), timeouts.between_bytes)
+                self._opened.push_async_callback(response.aclose)
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(self._redirected(response))
                 if not _is_encoded_as_accepted(response.headers, request.headers):
@@ -274,7 +266,7 @@ class Sending:
                 if not isinstance(error, OSError) and "RequestError" not in kinds:
                     raise
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
-                if self._response is not None:
+                if response is not None:
                     failed = interrupted(name_of(error))
                 failed = msgspec.structs.replace(failed, url=shown_url(request.url))
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
@@ -303,9 +295,8 @@ class Sending:
         await self.drop_response()
 
     async def drop_response(self) -> None:
-        response, self._response = self._response, None
-        if response is not None:
-            await response.aclose()
+        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
+            await self._opened.aclose()
 
 
 def _new_client() -> Any:
@@ -355,17 +346,13 @@ def _is_encoded_as_accepted(headers: Mapping[str, str], sent: Mapping[str, str])
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the wait that a provider requests, in seconds, or None if it requests none."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "")
-        try:
-            seconds = float(value) * unit
-        except ValueError:
-            continue
-        if seconds >= 0 and math.isfinite(seconds):
-            return seconds
-    try:
+        with suppress(ValueError):
+            seconds = float(headers.get(name, "")) * unit
+            if seconds >= 0 and math.isfinite(seconds):
+                return seconds
+    with suppress(ValueError, OverflowError):
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
-    except (ValueError, OverflowError):
-        return None
+    return None
 
 
 DEFAULT_TIMEOUTS = Timeouts()
