@@ -102,10 +102,9 @@ def _asked(history: History) -> Iterator[str]:
             yield f"{asked.run}: {asked.kind} raised {asked.answer}"
         if asked.answer.startswith("OwnerUnreachable"):
             two = {None, asked.worker, *history.starters.get(asked.run, ())}
-            faults = [*((f, 1.0 + LEASE) for f in history.faults), *((f, LEASE) for f in history.slow)]
-            if _waited(history, asked.begun, asked.over) < LEASE / 2 and not any(
-                f.worker in two and f.begun < asked.over and f.over > asked.begun - after for f, after in faults
-            ):
+            faults = [f for f in _all_faults(history) if f.worker in two and f.begun < asked.over]
+            has_fault = any(f.over > asked.begun - 1.0 - LEASE for f in faults)
+            if _waited(history, asked.begun, asked.over) < LEASE / 2 and not has_fault:
                 yield f"{asked.run}: {asked.kind} did not reach the driving process, without a fault ({asked.answer})"
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from streamtools import ToolStream
 from streamtools.errors import OwnerUnreachable
-from streamtools.events import Done, ProviderCompleted, Text, UIEvent, Warning
+from streamtools.events import ProviderCompleted, Text, UIEvent, Warning
 from streamtools.outputs import validate
-from streamtools.runs import RedisStore, Run, Runs
+from streamtools.runs import RedisStore, Runs
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
@@ -37,41 +37,6 @@ async def cuttable(server: RedisServer, **options: Any) -> AsyncIterator[tuple[R
         options = {"lease": LEASE, **options}
         async with Runs(RedisStore(server.url, **options)) as there, Runs(RedisStore(cut, **options)) as here:
             yield here, there, cut
-
-
-async def test_a_disconnected_owner_loses_its_run(server: RedisServer, prefix: str) -> None:
-    """Another process ends the run.
-
-    Later events of the owner are not written, and its readers get the end of the other process.
-    """
-    gate = anyio.Event()
-    there_too = list[UIEvent]()
-
-    async def read_where_it_was_driven(run: Run) -> None:
-        there_too.extend(await read(run.attach()))
-
-    async with cuttable(server, prefix=prefix) as (here, there, cut):
-        run = await here.start(ToolStream(Script(texts("a"), gate, [*texts("b"), STOP])), owner="ann")
-        found = await there.find(run.id, owner="ann")
-        taken = list[UIEvent]()
-        with anyio.fail_after(20):
-            async with anyio.create_task_group() as group:
-                group.start_soon(read_where_it_was_driven, run)
-                async for event in found.attach():
-                    taken.append(event)
-                    if event.type == "text":
-                        cut.cut()
-                        gate.set()
-                cut.restore()
-                mine = await run.wait()
-        validate(taken)
-        assert taken == there_too
-        assert ["start", "step 1", "text 'a'", "error stream_interrupted", "step 1 ends: None"] == story(taken)[:-1]
-        assert isinstance(taken[-1], Done)
-        assert "failed" == taken[-1].reason
-        assert ("a", "failed") == (mine.text, mine.reason)
-        assert mine == await found.wait()
-        assert taken == await read((await there.find(run.id, owner="ann")).attach())
 
 
 async def test_an_unreachable_owner(server: RedisServer, prefix: str) -> None:

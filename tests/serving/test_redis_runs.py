@@ -14,9 +14,8 @@ import pytest
 from conformance.log_laws import assert_log_laws
 from streamtools import ToolStream
 from streamtools.errors import RunNotFound, TooManyRuns
-from streamtools.events import ProviderCompleted, Text, UIEvent
-from streamtools.outputs import validate
-from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
+from streamtools.events import ProviderCompleted, UIEvent
+from streamtools.runs import MemoryEventLog, RedisStore, Runs
 from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
@@ -35,41 +34,6 @@ async def two(server: RedisServer, prefix: str, lease: float = 5.0, **options: A
     made = [Runs(RedisStore(server.url, prefix=prefix, lease=lease), **options) for _ in range(2)]
     async with made[0], made[1]:
         yield made[0], made[1]
-
-
-async def test_a_run_is_found_and_read_elsewhere(server: RedisServer, prefix: str) -> None:
-    """With the same events, live and afterwards, and with the same result."""
-    gate = anyio.Event()
-    async with two(server, prefix) as (here, there):
-        stream = ToolStream(Script(texts("a", "b"), gate, [*texts("c"), STOP]))
-        run = await here.start(stream, owner="ann", conversation="c1", note={"title": "Hello"})
-        found = await there.find(run.id, owner="ann")
-        assert isinstance(found, Run)
-        assert ("c1", {"title": "Hello"}, False) == (found.conversation, found.note, found.ended)
-        with pytest.raises(RunNotFound):
-            await there.find(run.id, owner="eve")
-        taken = []
-        async with found.attach() as events:
-            async for event in events:
-                taken.append(event)
-                if event == Text("b", seq=event.seq):
-                    gate.set()
-        validate(taken)
-        assert taken == await read(run.attach())
-        assert taken[3:] == await read(found.attach(3))
-        assert [] == await read(found.attach(taken[-1].seq))
-        result = await found.wait()
-        mine = await run.wait()
-        assert ("abc", "finished", mine) == (result.text, result.reason, result)
-        assert mine.messages() == result.messages()
-        assert found.ended
-        assert found.result == result
-        latest = await there.latest("c1", owner="ann")
-        assert latest is not None
-        assert (run.id, True) == (latest.id, latest.ended)
-        assert [run.id] == [each.id for each in await there.list("ann")]
-        assert [] == await there.list("eve")
-        assert await there.latest("c2", owner="ann") is None
 
 
 async def test_a_log_on_redis_keeps_the_laws(server: RedisServer, prefix: str) -> None:
