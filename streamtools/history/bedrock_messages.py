@@ -104,8 +104,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     match block:
-        case {"type": "text", "citationsContent": cited}:
-            return {"citationsContent": cited}
+        case {"type": "text", "text": text, "citationsContent": cited}:
+            return {"citationsContent": {"content": [{"text": text}], **cited}}
         case {"type": "text", "text": text}:
             return {"text": text}
         case {"type": "tool_use", "id": id, "name": name, "input": arguments}:

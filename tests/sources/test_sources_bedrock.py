@@ -184,16 +184,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *texts("it ", "is so"),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
             SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
-            SourceRaw(
-                {
-                    "citationsContent": {
-                        "content": [{"text": "it is so"}],
-                        "citations": [{"title": "a"}, {"title": "b"}],
-                    }
-                },
-                "bedrock",
-                "text",
-            ),
+            SourceRaw({"citationsContent": {"citations": [{"title": "a"}, {"title": "b"}]}}, "bedrock", "text"),
             TextDelta("."),
             STOP,
         ],

@@ -23,7 +23,7 @@ from zlib import crc32
 import msgspec
 
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
-from streamtools.json_values import fits, well_formed
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
     UNREADABLE,
@@ -170,10 +170,9 @@ class Bedrock(FrameAdapter):
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
         self._whole_blocks: dict[Any, tuple[str, GrowingItem]] = {}  # open blocks of the kinds in `_WHOLE`, by index
-        self._open_text: Any = None  # the index of the last text block
-        self._pieces: list[str] = []  # the text of this block, in pieces
+        self._open_text: int | None = None  # the index of the last text block
         self._citations: list[dict[str, Any]] = []  # the citations of this block
-        self._room = limits.text  # the number of characters that blocks, text and citations may still store
+        self._room = limits.text  # the number of characters that blocks and citations may still store
 
     @property
     def ended(self) -> bool:
@@ -221,7 +220,6 @@ class Bedrock(FrameAdapter):
             return
         if isinstance(text, str):
             self._begin_text(index, events)
-            self._pieces += [text] if self._reserve(text) else []
             self._add_text(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
             call.add(piece, events, self._limits.call)
@@ -237,16 +235,16 @@ class Bedrock(FrameAdapter):
                 self._citations += [cited] if self._reserve(cited) else []
             self._pass_raw({"contentBlockDelta": value}, events)
 
-    def _begin_text(self, index: Any, events: list[SourceEvent]) -> None:
+    def _begin_text(self, index: int | None, events: list[SourceEvent]) -> None:
         """Make the block at `index` the current text block, to which new text and citations are added."""
         if index != self._open_text:
-            if self._pieces:  # this event marks the end of the previous text
+            if self._open_text is not None:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
-            self._open_text, self._pieces, self._citations = index, [], []
+            self._open_text, self._citations = index, []
 
     def _reserve(self, data: Any) -> bool:
         """Subtract the length of `data` from `_room`. Returns False if `data` exceeds it, or nests too deep."""
-        self._room -= len(data) if isinstance(data, str) else len(str(data))
+        self._room -= len(str(data))
         return self._room >= 0 and fits(data, self._limits.depth)
 
     def _add_to_whole_block(self, index: Any, delta: dict[str, Any]) -> bool:
@@ -259,17 +257,14 @@ class Bedrock(FrameAdapter):
         return True
 
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        whole_block = self._whole_blocks.pop(_block_index(value), None)
-        if self._citations and self._open_text == _block_index(value):
-            if self._room >= 0:  # otherwise, the stored text is incomplete
-                cited = {"content": [{"text": well_formed("".join(self._pieces))}], "citations": self._citations}
-                events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
-            self._open_text, self._pieces, self._citations = None, [], []
-        if whole_block is not None:
+        index = _block_index(value)
+        if self._citations and self._open_text == index:
+            events.append(SourceRaw({"citationsContent": {"citations": self._citations}}, _FORMAT, "text"))
+            self._open_text, self._citations = None, []
+        if (whole_block := self._whole_blocks.pop(index, None)) is not None:
             kind, item = whole_block
             events.append(SourceRaw({kind: _with_joined_texts(item.whole())}, _FORMAT))
-            return
-        if (call := self._calls.pop(_block_index(value), None)) is not None:
+        elif (call := self._calls.pop(index, None)) is not None:
             call.close(events, self._limits, partial(_block_to_repeat, call) if call.executed else None)
 
     def _stop_message(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
