@@ -34,11 +34,12 @@ def test_events_survive_encoding(name: str) -> None:
     """A client reads the same events."""
     encoder, decoder = outputs.native(exclude=()), SSEDecoder()
 
-    frames = [frame for event in RUNS[name] for frame in decoder.feed(encoder.encode(event))]
+    written = [encoder.encode(event) for event in RUNS[name]]
+    frames = [frame for body in written for frame in decoder.feed(body)]
 
     assert RUNS[name] == [read_ui_event(frame.data) for frame in frames if isinstance(frame, Frame)]
-    expected = [(event.type, str(event.seq)) for event in RUNS[name]]
-    assert expected == [(frame.event, frame.id) for frame in frames if isinstance(frame, Frame)]
+    assert [event.type for event in RUNS[name]] == [frame.event for frame in frames if isinstance(frame, Frame)]
+    assert all(b"\nid: %d\n" % event.seq in body for event, body in zip(RUNS[name], written, strict=True))
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:

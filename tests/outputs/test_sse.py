@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from httpx_sse import EventSource
@@ -26,9 +26,15 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def browser(body: str) -> list[Frame]:
+class ReadEvent(NamedTuple):
+    data: bytes
+    event: str
+    id: str
+
+
+def browser(body: str) -> list[ReadEvent]:
     """Read the events of a body as the standard says."""
-    frames: list[Frame] = []
+    frames: list[ReadEvent] = []
     data: list[str] = []
     name = last = ""
     for line in re.split("\r\n|\r|\n", body.removeprefix("\ufeff")):
@@ -36,7 +42,7 @@ def browser(body: str) -> list[Frame]:
         value = value.removeprefix(" ")
         if not line:
             if data:
-                frames.append(Frame("\n".join(data).encode(), name or "message", last))
+                frames.append(ReadEvent("\n".join(data).encode(), name or "message", last))
             data, name = [], ""
         elif field == "data":
             data.append(value)
@@ -47,17 +53,17 @@ def browser(body: str) -> list[Frame]:
     return frames
 
 
-def careless(body: str) -> list[Frame]:
+def careless(body: str) -> list[ReadEvent]:
     """Read the events of a body like a reader that accepts any line separator."""
     return browser("\n".join(body.splitlines()) + "\n\n")
 
 
-def read_with_all_readers(body: bytes) -> list[Frame]:
+def read_with_all_readers(body: bytes) -> list[ReadEvent]:
     """Return the events in a body. All readers must find the same ones."""
     decoder = SSEDecoder()
     ours = decoder.feed(body) + decoder.close()
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
-    theirs = [Frame(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
+    theirs = [ReadEvent(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
     text = body.decode()
     assert theirs == browser(text) == careless(text)
     assert [(frame.data, frame.event) for frame in theirs] == [

@@ -221,7 +221,7 @@ def test_a_value_of_another_type_raises_nothing(name: str) -> None:
     for index, frame in enumerate(frames):
         value = _read_json(frame.data)
         for path, other in itertools.product(_places(value), _ODD_VALUES):
-            changed = Frame(json.dumps(_replaced(value, path, other)).encode(), frame.event, frame.id)
+            changed = Frame(json.dumps(_replaced(value, path, other)).encode(), frame.event)
             adapter = stream.make()
             adapter.feed_frames([*frames[:index], changed, *frames[index + 1 :]])
             adapter.close()

@@ -23,7 +23,7 @@ def frames(decoder: SSEDecoder | LineDecoder, chunks: Iterable[bytes]) -> list[F
 
 def reference(stream: bytes) -> list[Frame]:
     """The standard's algorithm, line by line, with the differences that `SSEDecoder` declares."""
-    found, data, bare, event, last, begins = [], list[bytes](), list[bytes](), "", "", True
+    found, data, bare, event, begins = [], list[bytes](), list[bytes](), "", True
     for line in [*re.split(rb"\r\n|\r|\n", stream), b""]:
         if begins and line:
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -34,15 +34,13 @@ def reference(stream: bytes) -> list[Frame]:
         value = value[1:] if value.startswith(b" ") else value
         if not line:
             if data or event or bare:
-                found.append(Frame(b"\n".join(data or bare), event or "message", last))
+                found.append(Frame(b"\n".join(data or bare), event or "message"))
             data, bare, event, begins = [], [], "", True
         elif name == b"data":
             data.append(value)
         elif name == b"event":
             event = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
-            last = value.decode(errors="replace")
-        elif name != b"id" and (bare or line.startswith(b"{") or line.rstrip() in (b"[", b"[{")):
+        elif name not in (b"id", b"retry") and (bare or line.startswith(b"{") or line.rstrip() in (b"[", b"[{")):
             bare.append(line)
         elif re.search(rb"[^\t -~]", name):
             data.append(line)
@@ -69,16 +67,7 @@ CASES = {
     "a name": (b"event: add\ndata: 1\n\ndata: 2\n\n", [Frame(b"1", "add"), Frame(b"2")]),
     "a name without data is delivered": (b"event: ping\n\n", [Frame(b"", "ping")]),
     "an empty name is none": (b"event:\ndata: 1\n\n", [Frame(b"1")]),
-    "an id lasts and dispatches nothing": (
-        b"data: 1\nid: 7\n\n: comment\n\ndata: 2\n\nid\ndata: 3\n\n",
-        [Frame(b"1", id="7"), Frame(b"2", id="7"), Frame(b"3")],
-    ),
-    "a name, data and an id, which the next event keeps": (
-        b"event: a\ndata: 1\nid: 7\n\ndata: 2\n\n",
-        [Frame(b"1", "a", "7"), Frame(b"2", id="7")],
-    ),
-    "an id with NUL behind a name and data": (b"event: a\ndata: 1\nid: 7\0\n\n", [Frame(b"1", "a")]),
-    "an id with NUL is ignored": (b"id: a\0b\ndata: 1\n\n", [Frame(b"1")]),
+    "an id is ignored": (b"id: a\0b\ndata: 1\n\nid: 7\n\nevent: a\ndata: 2\nid\n\n", [Frame(b"1"), Frame(b"2", "a")]),
     "a byte order mark": (b"\xef\xbb\xbfdata: one\n\n", [Frame(b"one")]),
     "the beginning of a byte order mark": (
         b"\xef\xbbdata: one\n\ndata: two\n\n",
@@ -113,8 +102,7 @@ CASES = {
         b'{"a":1}\n\n[{\n}\n]\n\n[\n]\n\n[ \n]',
         [Frame(b'{"a":1}'), Frame(b"[{\n}\n]"), Frame(b"[\n]"), Frame(b"[ \n]")],
     ),
-    "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error", "1")]),
-    "an id that is ignored beside bare JSON": (b"{\nid: \0\n}\n\n", [Frame(b"{\n}")]),
+    "bare JSON beside a field": (b"event: error\n{\nid: 1\n}\n\n", [Frame(b"{\n}", "error")]),
     "data comes before bare JSON": (b"{}\ndata: 1\n{\n\n", [Frame(b"1")]),
     "lines that begin neither": (b' {}\n"a"\n[1]\n}\n\n', []),
     "nothing": (b"", []),

@@ -44,7 +44,7 @@ def check(given: Input) -> Iterator[object]:
     for each in whole:
         yield type(each)
         if isinstance(each, Frame):
-            yield each.event[:8], bool(each.id), each.data[:6], min(each.data.count(b"\n"), 3)
+            yield each.event[:8], each.data[:6], min(each.data.count(b"\n"), 3)
 
 
 def _blocks(stream: bytes, end: bytes) -> list[bytes]:
@@ -66,7 +66,7 @@ def _skipped(stream: bytes, limit: int) -> list[SourceWarning]:
 
 
 def _keeps_little(decoder: SSEDecoder | LineDecoder, stream: bytes, limit: int) -> None:
-    """Check that only a frame, the last id and the last name are stored."""
+    """Check that only a frame and the last name are stored."""
     before = stored(decoder)
     for chunk in pieces(stream * (_PUMPED // len(stream) + 1), 50):
         decoder.feed(chunk)
