@@ -59,7 +59,6 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 # The start of an error event: `{"type":"error"` or `{ "type": "response.error"`.
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
 _MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
-_MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of each
 _BOM = b"\xef\xbb\xbf"
 _INVALID_IN_NAME = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
@@ -78,7 +77,6 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     data: bytes
     event: str = "message"
-    id: str = ""
 
 
 Framed: TypeAlias = Frame | SourceWarning | Fault
@@ -184,16 +182,12 @@ class SSEDecoder(FrameDecoder):
     - An event with a name but without data is delivered, because Anthropic sends such pings.
     - If an event has no data, its lines of bare JSON become the data, because Gemini sends errors in this form.
     - A byte order mark is ignored at the beginning of each event, not only of the first.
-    - `retry` is ignored, because a client cannot reconnect to a completion.
+    - `id` and `retry` are ignored, because a client cannot reconnect to a completion.
     - A line becomes data if its field name contains control characters or non-ASCII bytes. Such a line is probably a
       damaged field. Its data cannot be decoded, and therefore the loss is reported.
     """
 
     _separator = b"\n\n"
-
-    def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
-        super().__init__(limit)
-        self._id = ""
 
     def _read(self, block: bytes) -> Frame | None:
         data: list[bytes] = []
@@ -208,18 +202,17 @@ class SSEDecoder(FrameDecoder):
                 data.append(value)
             elif name == b"event":
                 event = value.decode(errors="replace")
-            elif name == b"id":
-                if 0 not in value:
-                    self._id = value.decode(errors="replace")
+            elif name in (b"id", b"retry"):
+                continue
             elif bare or line[:1] == b"{" or line.rstrip() in (b"[", b"[{"):
                 bare += line
             elif _INVALID_IN_NAME.search(name):
                 data.append(line.rstrip(b"\n"))
-            elif name and not self.ignored and name != b"retry":
+            elif name and not self.ignored:
                 self.ignored = line[:100].strip()
         if not data and not event and not bare:
             return None
-        return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message", self._id)
+        return Frame(b"\n".join(data) if data else bytes(bare.rstrip(b"\n")), event or "message")
 
 
 class LineDecoder(FrameDecoder):
@@ -484,7 +477,6 @@ class FrameAdapter(Adapter):
         self._understood = False  # whether the adapter has understood any data of the stream
         # The description of the first event that is not understood and has another format, and advice or None.
         self._other_format: tuple[str, str | None] | None = None
-        self._passed_fields: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
         self._reason: str | None = None  # the finish reason that the provider sent
@@ -646,17 +638,8 @@ class FrameAdapter(Adapter):
 
     def _note_other_format(self, event: str, value: Any) -> None:
         if self._other_format is None and not self._understood and (name := format_of(event, value)) != self.name:
-            advice = f"`sources.{name}` reads this format" if name else advice_for_unsupported(event, value)
+            advice = f"`sources.{name}` reads this format" if name else advice_for_unsupported(value)
             self._other_format = describe_event(event, value), advice
-
-    def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
-        """Forward unknown fields of a delta. Each is forwarded once per stream, because servers repeat them."""
-        for name, value in delta.items() if not known.issuperset(delta) else ():
-            if not value or name in known or name in self._passed_fields:
-                continue
-            if len(self._passed_fields) < _MAX_FIELDS and len(name) <= _MAX_FIELDS:
-                self._passed_fields[name] = None
-            self._pass_raw({name: value}, events)
 
     def _complete_response(
         self,

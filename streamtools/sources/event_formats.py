@@ -1,7 +1,7 @@
 """Detects the wire format of an event from its name, its `type`, or a key that only one format has. Sans-IO.
 
-The first event with content is enough to detect each format. Two formats that no source reads are also detected, so
-that an error message can recommend another API of the provider.
+The first event with content is enough to detect each format. Ollama's `/api/generate`, which no source reads, is also
+detected, so that an error message can recommend its other API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def format_of(event: str, value: Any) -> str | None:
     """Return the name of the adapter for an event, or None. `event` is the event's name, and `value` its data."""
     if event in ("latitude-event", "provider-event"):
         return "latitude"
-    if not isinstance(value, dict) or advice_for_unsupported(event, value) is not None:
+    if not isinstance(value, dict) or advice_for_unsupported(value) is not None:
         return None
     kind = value.get("type")
     if isinstance(kind, str) and kind.startswith("response."):
@@ -44,10 +44,8 @@ def format_of(event: str, value: Any) -> str | None:
     return next((name for key, name in _BY_KEY.items() if key in value), None)
 
 
-def advice_for_unsupported(event: str, value: Any) -> str | None:
+def advice_for_unsupported(value: Any) -> str | None:
     """Return advice for the error message if an event has a format that no source reads, else None."""
-    if event.startswith("thread."):
-        return "no source reads OpenAI's Assistants; use its Responses API"
     if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
         return "no source reads Ollama's /api/generate; use /api/chat"
     return None

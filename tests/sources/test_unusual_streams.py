@@ -13,12 +13,10 @@ from streamtools import RunnerOptions, ToolStream, parse, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
-    ChainCompleted,
     Done,
     Error,
     NativeToolCall,
     ProviderCompleted,
-    ReasoningDelta,
     SourceError,
     SourceEvent,
     SourceRaw,
@@ -29,11 +27,7 @@ from streamtools.events import (
 )
 from streamtools.machine import StreamMachine
 from streamtools.sources import FrameAdapter
-from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
-from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.gemini import Gemini
-from streamtools.sources.wire_formats.latitude import Latitude
-from streamtools.sources.wire_formats.ollama import Ollama
 from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
@@ -148,78 +142,6 @@ def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
     assert_same_at_every_cut(stream.make, stream.body, stream.expected)
 
 
-def said(kind: str, text: str, **more: Any) -> bytes:
-    return event(f"{kind}.delta", item_id=kind, output_index=0, delta=text, **more)
-
-
-A, B, C = TextDelta("a"), TextDelta("b"), ReasoningDelta("c")
-MOOD, TONE = SourceRaw({"mood": 1}), SourceRaw({"tone": "low"})
-ENDED = ProviderCompleted(finish_reason="stop", ends_run=False)
-
-UNKNOWN: dict[Callable[[], FrameAdapter], tuple[list[bytes], list[SourceEvent]]] = {
-    ChatCompletions: (
-        [
-            chunk({"content": "a", "mood": 1, "empty": None}),
-            chunk({"content": "b", "mood": 2}),
-            chunk({"content": "", "mood": "", "tone": "low"}, "stop"),
-        ],
-        [A, MOOD, B, TONE, stop()],
-    ),
-    Ollama: (
-        [
-            b'{"message":{"content":"a","mood":1}}\n',
-            b'{"message":{"content":"b","mood":2,"tone":"low"}}\n{"done":true}\n',
-        ],
-        [A, MOOD, B, TONE, ProviderCompleted(finish_reason="stop")],
-    ),
-    Anthropic: (
-        [
-            *(
-                sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text, **more}})
-                for text, more in (("a", {"mood": 1}), ("b", {"mood": 1, "tone": "low"}))
-            ),
-            sse({"type": "message_stop"}),
-        ],
-        [MOOD, A, TONE, B, ProviderCompleted(finish_reason="stop")],
-    ),
-    Responses: (
-        [
-            said("output_text", "a", mood=1),
-            said("output_text", "b", mood=2, obfuscation="x"),
-            said("reasoning_text", "c", tone="low"),
-            event("output_item.added", output_index=2, item={}, news=1),
-            event("completed", response={"status": "completed"}),
-        ],
-        [MOOD, A, B, TONE, C, ProviderCompleted(finish_reason="stop", raw_finish_reason="completed")],
-    ),
-    AISDKMessages: (
-        [
-            sse({"type": "text-delta", "id": "0", "delta": "a", "mood": 1}),
-            sse({"type": "text-delta", "id": "0", "delta": "b", "mood": 2}),
-            sse({"type": "reasoning-delta", "id": "1", "delta": "c", "tone": "low"}),
-            sse({"type": "finish", "news": 1}),
-        ],
-        [MOOD, A, B, TONE, C, ENDED, ChainCompleted()],
-    ),
-    Latitude: (
-        [
-            sse({"type": "text-delta", "text": "a", "mood": 1}, "provider-event"),
-            sse({"type": "provider-event", "data": {"type": "text-delta", "text": "b", "mood": 2}}),
-            sse({"type": "reasoning-delta", "text": "c", "tone": "low"}, "provider-event"),
-            sse({"type": "chain-completed", "uuid": "u"}, "latitude-event"),
-        ],
-        [MOOD, A, B, TONE, C, ENDED, ChainCompleted("u")],
-    ),
-}
-
-
-@pytest.mark.parametrize("make", UNKNOWN)
-def test_the_first_value_of_an_unknown_field_of_a_delta_is_raw(make: Callable[[], FrameAdapter]) -> None:
-    """Fields of other events are not forwarded."""
-    frames, expected = UNKNOWN[make]
-    assert_same_at_every_cut(make, b"".join(frames), expected)
-
-
 def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
     """Return the UI events of a run over a stream."""
     machine = StreamMachine(execute="never")
@@ -307,10 +229,8 @@ def test_a_connection_that_breaks_after_an_intermediate_stop_is_an_interruption(
 
 GENERATE = b'{"model":"m","response":"a","done":false}\n{"model":"m","response":"","done":true,"done_reason":"stop"}\n'
 CHAT = b'{"message":{"role":"assistant","content":"a"},"done":false}\n'
-ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
-    "OpenAI's Assistants": ("openai", ASSISTANTS, "`thread.run.created`; no source reads OpenAI's Assistants"),
     "Ollama's /api/generate": ("ollama", GENERATE, "the fields model, response, done; no source reads Ollama's"),
     "Ollama's lines": ("gemini", CHAT * 2, "the fields message, done; `sources.ollama` reads this format"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads this format"),

@@ -31,12 +31,6 @@ _TURN_PARTS = names("start-step text-delta reasoning-delta tool-input-start tool
 _IGNORED = names("start-step tool-input-delta text-start reasoning-start")
 """Parts that are ignored. For example, the pieces of a call's input: `tool-input-available` holds the whole input."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")  # fields of `providerMetadata`
-_FIELDS = names(
-    "type id delta inputTextDelta toolCallId toolName input errorText citations reason finishReason providerExecuted"
-    " providerMetadata messageMetadata"
-)
-"""The known fields of deltas."""
-_DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
 
 
 class BufferedCalls:
@@ -166,8 +160,6 @@ class AISDKMessages(TurnsAdapter):
         if (part := self._decode_object(frame, events)) is None:
             return
         kind = part["type"] if isinstance(part.get("type"), str) else ""
-        if kind in _DELTAS:
-            self._pass_fields(part, _FIELDS, events)
         if not self._convert(kind, part, events):
             self._report_or_pass(frame, part, events)
 

@@ -37,13 +37,6 @@ from streamtools.sources.provider_terms import Fault, names, object_in, objects,
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes directly
-_FIELDS = names(
-    "type text thinking partial_json signature stop_reason stop_details container stop_sequence citation content"
-    " encrypted_content estimated_tokens"
-)
-"""The known fields of deltas, for all types of deltas."""
-_DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
-"""The types of deltas whose unknown fields are forwarded separately. The delta of a `message_delta` has no type."""
 
 _number = re.compile(r"[0-9]{1,9}")  # a block index that was sent as a string
 
@@ -101,9 +94,6 @@ class Anthropic(FrameAdapter):
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (event := self._decode_object(frame, events)) is None:
             return
-        delta = object_in(event, "delta")
-        if delta.get("type") in _DELTAS:
-            self._pass_fields(delta, _FIELDS, events)
         name = event["type"] if isinstance(event.get("type"), str) else frame.event
         if (handle := _HANDLERS.get(name)) is not None:
             handle(self, event, frame, events)

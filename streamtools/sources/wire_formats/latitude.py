@@ -42,11 +42,6 @@ _IGNORED = names(
     " reasoning-start reasoning-end tool-input-delta tool-input-end tool-call-delta"
 )
 """Events that are ignored. For example, the pieces of a call's arguments: `tool-call` holds the whole arguments."""
-_FIELDS = names(
-    "type event data textDelta text delta content signature uuid response finishReason tokenUsage usage totalUsage"
-    " error message id toolCallId toolName args input providerExecuted toolCalls tools providerMetadata"
-)
-_DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 
 
 class Latitude(TurnsAdapter):
@@ -71,16 +66,13 @@ class Latitude(TurnsAdapter):
         if (envelope := self._decode_object(frame, events)) is None:
             return
         outer_type, inner = envelope.get("type"), envelope.get("data")
-        content = inner if isinstance(inner, dict) else envelope
         name: Any = frame.event
         event = envelope
-        if outer_type in ("event", *_EVENTS) and content is inner:  # an envelope with the event in `data`
-            name, event = envelope.get("event") if outer_type == "event" else outer_type, content
+        if outer_type in ("event", *_EVENTS) and isinstance(inner, dict):  # an envelope with the event in `data`
+            name, event = envelope.get("event") if outer_type == "event" else outer_type, inner
         if isinstance(uuid := event.get("uuid"), str) and name != "provider-event":
             self._conversation = bounded(uuid, 200)
         kind = event["type"] if isinstance(event.get("type"), str) else ""
-        if kind in _DELTAS:
-            self._pass_fields(content, _FIELDS, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
             self._fail_with(event, events)
         elif kind == "error":

@@ -13,10 +13,7 @@ from typing import Any
 from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, LineDecoder
-from streamtools.sources.provider_terms import bounded, names, read_fault, read_usage, text_in
-
-# The known fields of a message.
-_FIELDS = names("role content thinking tool_calls images")
+from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
 
 class Ollama(FrameAdapter):
@@ -56,7 +53,6 @@ class Ollama(FrameAdapter):
             self._pass_raw(content, events)
         if message.get("images"):
             self._pass_raw({"images": message["images"]}, events)
-        self._pass_fields(message, _FIELDS, events)
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
                 name, id = text_in(function, "name"), text_in(call, "id")

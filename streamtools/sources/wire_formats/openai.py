@@ -19,8 +19,8 @@ These variants are supported:
 `chat_calls.py` assembles tool calls from their pieces. Calls are complete at the finish reason, unless it is one of
 `_CUT_REASONS`. After such a reason, or without one, the last call may be incomplete.
 
-Other choices and other delta fields become `raw` events, such as audio, images and citations. An unknown delta field is
-reported once per stream. Log probabilities, obfuscation and unknown fields outside of deltas are dropped.
+Other choices, and delta fields such as audio and images, become `raw` events. Log probabilities and unknown fields are
+dropped.
 """
 
 from __future__ import annotations
@@ -33,16 +33,7 @@ from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDel
 from streamtools.json_values import DECODE_ERRORS, fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, GrowingItem, SSEDecoder
-from streamtools.sources.provider_terms import (
-    Fault,
-    bounded,
-    finish_reason,
-    names,
-    object_in,
-    objects,
-    read_usage,
-    string,
-)
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
@@ -58,11 +49,6 @@ _HELPER_EVENTS = {
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
-_DELTA_FIELDS = names(
-    "role channel content reasoning_content reasoning reasoning_details refusal tool_calls function_call audio images"
-    " annotations extra_content executed_tools"
-)
-"""The known fields of deltas."""
 
 
 class _TextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -131,50 +117,37 @@ class ChatCompletions(FrameAdapter):
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
-        chunk = value if isinstance(value, dict) else {}
-        listed = chunk.get("choices")
-        choices = objects(listed)
-        deltas = [choice.get(name) for choice in choices for name in ("delta", "message")]
-        has_wrong_types = not (
-            chunk is value
-            and (listed is None or (isinstance(listed, list) and len(listed) == len(choices)))
-            and all(isinstance(delta, dict | None) for delta in deltas)
-        )
-        if has_wrong_types or listed is not None:
-            # `choices` proves this format. Wrong types are reported below, and not as a stream of another format.
-            self._understood = True
-        if self._read_chunk(chunk, choices, events) or (has_wrong_types and not self._over):
+        if self._read_chunk(value if isinstance(value, dict) else {}, events) and not self._over:
             self._report_or_pass(frame, value, events)
-        elif not self._over:
-            fields: dict[str, Any] = {}
-            for choice in choices:
-                fields |= {} if choice.get("index") else object_in(choice, "delta") | object_in(choice, "message")
-            self._pass_fields(fields, _DELTA_FIELDS, events)
         has_names = self._response_id is not None and self._model is not None
         self._expects_text = has_names and bool(events) and type(events[-1]) is TextDelta
 
-    def _read_chunk(self, chunk: dict[str, Any], choices: list[dict[str, Any]], events: list[SourceEvent]) -> bool:
+    def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of `chunk`. Returns whether it also has data that must be passed on as `raw`."""
         self._name_response(chunk.get("id"), chunk.get("model"))  # Azure's first chunk has neither
-        more = not choices
+        listed = chunk.get("choices")
+        choices = objects(listed)
+        self._understood = self._understood or listed is not None  # `choices` proves this format
+        more = not choices or choices != listed
         for choice in choices:
             reason, delta = choice.get("finish_reason"), choice.get("delta")
             if choice.get("index"):  # only the choice with index 0 is read; null also means 0
                 more = True
                 continue
             if not isinstance(delta, dict):
+                more = more or delta is not None
                 delta = choice.get("message")  # it holds a whole answer
             if isinstance(delta, dict):
                 more = self._read_delta(delta, events) or more
             elif choice.get("text"):
                 self._add_content(choice["text"], events)  # the legacy completions endpoint
-            elif not reason:
+            elif delta is not None or not reason:
                 more = True
             if reason:
                 self._finish(reason, choice.get("native_finish_reason"))
         if any(chunk.get(name) for name in ("usage", "error", "citations", "x_groq")):
             more = self._read_chunk_fields(chunk, more, events)
-        return more and not self._over
+        return more
 
     def _read_delta(self, delta: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of `delta`. Returns whether it also has data that must be passed on as `raw`."""

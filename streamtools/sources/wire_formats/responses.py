@@ -36,11 +36,6 @@ from streamtools.sources.wire_formats.output_items import (
 )
 
 _FORMAT = "responses"
-_FIELDS = names(
-    "type sequence_number item_id output_index content_index summary_index delta text refusal arguments input name"
-    " item response part logprobs obfuscation snapshot parsed"
-)
-"""The known fields of deltas. `obfuscation` hides the length of words. OpenAI's SDK adds `snapshot` and `parsed`."""
 
 
 class Responses(FrameAdapter):
@@ -67,8 +62,6 @@ class Responses(FrameAdapter):
         name = event["type"] if isinstance(event.get("type"), str) else frame.event
         repeats, delta = self._repeats(event.get("sequence_number")), event.get("delta")
         kind, refusal, done = _CHANGES.get(name, ("", False, False))
-        if kind and isinstance(event.get("type"), str) and isinstance(delta, str):
-            self._pass_fields(event, _FIELDS, events)
         if (handle := _HANDLERS.get(name)) is not None:
             handle(self, event, events)
         elif name in _ENDS:
