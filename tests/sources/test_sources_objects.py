@@ -386,14 +386,11 @@ async def test_an_error_replaces_a_finish_reason() -> None:
 
 
 async def test_buffered_data_precedes_the_error_of_an_sdk() -> None:
-    """Buffered halves and names are reported first."""
+    """Buffered halves of surrogate pairs are reported first."""
     begun = {"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"id": "x", "function": {"name": "f"}}]}}]}
-    assert [
-        ToolCallStart("0", "x"),
-        TextDelta("\ufffd"),
-        ToolCallStart("0", "x", "f"),
-        SourceError("no"),
-    ] == await collect(sources.openai(failing(APIError("no", "no"), begun)))
+    assert [ToolCallStart("0", "x", "f"), TextDelta("\ufffd"), SourceError("no")] == await collect(
+        sources.openai(failing(APIError("no", "no"), begun))
+    )
 
 
 async def test_groq_refuses_before_the_stream_begins() -> None:

@@ -55,11 +55,6 @@ def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [[each] for each in pieces]
 
 
-def named(key: str, id: str | None, name: str, *pieces: str) -> list[SourceEvent]:
-    """Return the start of a call whose name is certain later, and the pieces of its arguments."""
-    return [Start(key, id), *started(key, id, name, *pieces)]
-
-
 WHOLE: list[SourceEvent] = [*started("0", "x", "f", A), End("0", "f", id="x")]
 ENDS: list[SourceEvent] = [End("0", "f", id="x"), End("1", "g", id="y")]
 BOTH: list[SourceEvent] = [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS]
@@ -75,7 +70,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece("g", "", "y", index=1, type="function"),
             piece(None, B, index=1),
         ),
-        [*named("0", "x", "f", '{"a"', ":1}"), *named("1", "y", "g", B), *ENDS],
+        [*started("0", "x", "f", '{"a"', ":1}"), *started("1", "y", "g", B), *ENDS],
     ),
     # xAI: a whole call in one delta.
     "whole": (one(piece("f", A, "x", index=0)), WHOLE),
@@ -84,7 +79,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "same index, new id": (one(piece("f", A, "x", index=0), piece("g", B, "y", index=0)), BOTH),
     "id with the first piece only": (
         one(piece(None, None, "x", index=0), piece("f", "", index=0), piece(None, A, index=0)),
-        [*named("0", "x", "f", A), End("0", "f", id="x")],
+        [Start("0", "x"), *WHOLE],
     ),
     # Google's endpoint sends no index.
     "index missing": (one(piece("f", A, "x"), piece("g", B, "y")), BOTH),
@@ -101,35 +96,25 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece(None, "}", index=1),
             piece(None, "}", index=0),
         ),
-        [
-            Start("0", "x", None),
-            *named("1", "y", "g", "{"),
-            *started("0", "x", "f", "{"),
-            Delta("1", "}"),
-            Delta("0", "}"),
-            *ENDS,
-        ],
+        [Start("0", "x", "f"), *started("1", "y", "g", "{"), Delta("0", "{"), Delta("1", "}"), Delta("0", "}"), *ENDS],
     ),
     "announced once more": (
         one(piece("f", "", "x", index=0), piece("f", "{", "x", index=0), piece("f", "}", "x", index=0)),
-        [*named("0", "x", "f", "{", "}"), End("0", "f", id="x")],
+        [*started("0", "x", "f", "{", "}"), End("0", "f", id="x")],
     ),
     "all at index 0": (
         one(
             piece("f", "", "x", index=0), piece(None, A, index=0), piece("g", "", "y", index=0), piece(None, B, index=0)
         ),
-        [*named("0", "x", "f", A), *named("1", "y", "g", B), *ENDS],
+        [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS],
     ),
     # The slot.
-    "a negative index is 0": (one(piece("f", "", "x", index=-1), piece(None, A, index=0)), [Start("0", "x"), *WHOLE]),
+    "a negative index is 0": (one(piece("f", "", "x", index=-1), piece(None, A, index=0)), WHOLE),
     "a known id without an index": (
         one(piece("f", "{", "x", index=3), piece("g", B, "y", index=4), piece(None, "}", "x")),
         [*started("0", "x", "f", "{"), *started("1", "y", "g", B), Delta("0", "}"), *ENDS],
     ),
-    "an index with the first piece only": (
-        one(piece("f", "", "x", index=0), piece(None, A)),
-        [Start("0", "x"), *WHOLE],
-    ),
+    "an index with the first piece only": (one(piece("f", "", "x", index=0), piece(None, A)), WHOLE),
     "one id in two slots": (
         one(piece("f", A, "x", index=0), piece("f", A, "x", index=1)),
         [*WHOLE[:2], *started("1", "x", "f", A), WHOLE[2], End("1", "f", id="x")],
@@ -165,7 +150,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "an id that is empty or no string": (
         one(piece("f", "", "", index=0), piece(None, A, 5, index=0)),
-        [*named("0", None, "f", A), End("0", "f")],
+        [*started("0", None, "f", A), End("0", "f")],
     ),
     # Neither an id nor a name.
     "arguments alone wait for a name": (one(piece(None, A, index=0)), [*NAMELESS, End("0")]),
@@ -193,7 +178,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "another name after closed arguments": (
         one(piece("f", A, index=0), piece("g", "", index=0), piece(None, B, index=0)),
-        [*started("0", None, "f", A), *named("1", None, "g", B), End("0", "f"), End("1", "g")],
+        [*started("0", None, "f", A), *started("1", None, "g", B), End("0", "f"), End("1", "g")],
     ),
     "another name while the arguments are open": (
         one(piece("f", "{", index=0), piece("g", "}", index=0)),
@@ -204,23 +189,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         [*WHOLE[:2], Start("0", None, "g"), WHOLE[2]],
     ),
     # GLM through Mistral's API: the second delta has an empty name.
-    "an empty name": (one(piece("f", "", "x", index=0), piece("", A, index=0)), [Start("0", "x"), *WHOLE]),
-    "a name that grows": (
-        one(piece("ge", index=0), piece("get", index=0), piece("get", A, index=0)),
-        [*named("0", None, "get", A), End("0", "get")],
-    ),
-    "a name in pieces": (
-        one(piece("get", id="x", index=0), piece("_it", index=0), piece(None, A, index=0)),
-        [*named("0", "x", "get_it", A), End("0", "get_it", id="x")],
-    ),
-    "a name is certain at the next call of its slot": (
-        one(piece("f", id="x", index=0), piece("g", id="y", index=0)),
-        [*named("0", "x", "f"), *named("1", "y", "g"), *ENDS],
-    ),
-    "a name that never ends is certain": (
-        one(piece("n" * 1001, index=0), piece("m", index=0)),
-        [Start("0", None, "n" * 1001), Start("0", None, "m"), End("0", "n" * 1001)],
-    ),
+    "an empty name": (one(piece("f", "", "x", index=0), piece("", A, index=0)), WHOLE),
     # Nothing known.
     "empty slots": (
         [[piece(index=0), {"index": 1, "function": {}}, piece("", "", "", index=2, type="function")], []],
@@ -237,7 +206,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     # Types.
     "a type that is missing, empty or another, beside a function": (
         one(piece("f", "", "x", index=0, type=""), piece(None, A, index=0, type="tool")),
-        [Start("0", "x"), *WHOLE],
+        WHOLE,
     ),
     "a custom tool, whose input is no JSON": (
         one(
@@ -277,7 +246,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "arguments that are null": (
         [[{"index": 0, "id": "x", "function": {"name": "f", "arguments": None}}]],
-        [*named("0", "x", "f"), End("0", "f", id="x")],
+        [*started("0", "x", "f"), End("0", "f", id="x")],
     ),
     "a string that holds JSON is closed by its quote": (
         one(piece("f", '"{\\"a\\":'), piece(None, ' \\"\\\\'), piece(None, '\\""'), piece("g", "{}")),
@@ -348,7 +317,7 @@ def test_function_call_is_read() -> None:
         + DONE
     )
     assert [
-        *named("0", None, "f", A),
+        *started("0", None, "f", A),
         SourceRaw("f"),
         End("0", "f"),
         ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
@@ -369,14 +338,14 @@ def test_a_finish_reason_completes_calls(finish: str) -> None:
 def test_a_truncated_turn_completes_no_call(finish: str | None) -> None:
     """No event ends the call, but its name is reported."""
     events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
-    assert events[:-1] == [*WHOLE[:2], *named("1", "y", "g")]
+    assert events[:-1] == [*WHOLE[:2], *started("1", "y", "g")]
     assert isinstance(events[-1], ProviderCompleted)
 
 
 def test_an_error_completes_no_call() -> None:
     """This also holds after a finish reason. Buffered names precede the error."""
     data = chunk({"tool_calls": [piece("f", id="x")]}, "tool_calls") + sse({"error": "no"}) + DONE
-    assert [*named("0", "x", "f"), SourceError("no")] == read(data)
+    assert [*started("0", "x", "f"), SourceError("no")] == read(data)
 
 
 def test_calls_may_follow_text_and_reasoning() -> None:

@@ -4,7 +4,7 @@ Each entry of `tool_calls` is a piece of a call. Its `index` identifies a slot, 
 slot. OpenAI sends both with the first piece of a call, and later only the index. Compatible servers omit one of them,
 repeat both, or send the index 0 for every call. A slot may therefore hold several calls in order. "The latest call" is
 the newest call of the slot. The following tables decide which call a piece belongs to. If the slot is empty, the piece
-begins a new call, apart from the exceptions in the first table. The name of the call may then follow later.
+begins a new call, apart from the exceptions in the first table. The name of the call may follow later.
 
     index of the piece            slot
     an integer                    the slot with this number, or slot 0 for a negative number
@@ -24,9 +24,8 @@ begins a new call, apart from the exceptions in the first table. The name of the
                  latest call            arguments. Otherwise the latest call.
     none         another name           a new call if the latest call has closed arguments. Otherwise the latest call.
 
-A name may arrive in pieces. Before the arguments begin, a new name that starts with the known part replaces it. Any
-other name is appended to it. The name is final when the arguments begin, when the next call of the slot begins, or when
-the turn ends. If a call later gets a different name, this name is also reported, so that the conflict is visible.
+A name arrives whole. If a call later gets a different name, this name is also reported, so that the conflict is
+visible.
 
 Arguments are closed when all their brackets are closed. An exact repetition of closed arguments is dropped, because
 some servers repeat the whole call at its end. But two equal entries of one list are two calls. A piece without content
@@ -51,9 +50,6 @@ from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import string, text_under
-
-_LONGEST_NAME = 1000
-"""The maximum length of a name that may still grow. This limits the cost of joining the pieces of a name."""
 
 _Slot: TypeAlias = int | str | None
 _OLD_SLOT = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
@@ -122,8 +118,6 @@ class _Piece(NamedTuple):
 class _Call(OpenCall):
     """A call that has begun. `OpenCall.given` holds arguments that did not arrive as text, usually an object."""
 
-    name_is_final: bool = False  # the name is final and has been reported
-    has_arguments: bool = False  # some arguments have arrived, even if only white space
     text: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds `Limits.frame`
     size: int = 0  # the length of this text
     brackets: Brackets = field(default_factory=Brackets)
@@ -140,11 +134,6 @@ class _Call(OpenCall):
             return False
         return self.text.getvalue() == piece.text
 
-    def announce(self, events: list[SourceEvent], *, name_is_final: bool = True) -> None:
-        """Append the start of the call with its id, and with its name if the name is final."""
-        self.name_is_final = self.name_is_final or (name_is_final and self.name is not None)
-        events.append(ToolCallStart(self.key, self.id, self.name if self.name_is_final else None))
-
 
 class ChatCalls:
     """The native calls of one turn.
@@ -157,8 +146,7 @@ class ChatCalls:
         self._limits = limits
         self._calls: list[_Call] = []  # all calls, in the order of their start
         self._latest: dict[_Slot, _Call] = {}  # the newest call of each slot
-        self._by_id: dict[tuple[_Slot, str], _Call] = {}  # calls by slot and id
-        self._by_id_in_any_slot: dict[str, _Call] = {}  # calls by id
+        self._by_id: dict[tuple[_Slot, str], _Call] = {}  # calls by slot and id, and by None and id
         self._last: _Call | None = None  # the call that began last
         self._excess: _Call | None = None  # a placeholder for all calls over the limit, with the id of the last one
         self._last_excess_slot: _Slot | bool = False  # the slot of the last call over the limit; False if there is none
@@ -184,11 +172,9 @@ class ChatCalls:
         return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
-        """Append the buffered data at the end of the turn: names, incomplete surrogate pairs, ends of faulty calls."""
+        """Append the buffered data at the end of the turn: incomplete surrogate pairs, ends of faulty calls."""
         for call in self._calls:
             call.add(call.pair_joiner.close(), events)
-            if call.name and not call.name_is_final:
-                call.announce(events)
             if call.fault is not None:
                 call.end(None, events)
 
@@ -227,24 +213,22 @@ class ChatCalls:
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
                 return False  # a signature without a call, or an unreadable piece
-            call = self._begin(piece.slot, events)
-        elif piece.name and call.name_is_final and piece.name != call.name:
+            call = self._begin(piece.slot)
+        elif piece.name and call.name and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
         call.fault = call.fault or fault
         self._listed[call.key] = None
         if piece.id is not None and call.id is None:
             call.id = piece.id
-            self._by_id[piece.slot, piece.id] = self._by_id_in_any_slot[piece.id] = call
+            self._by_id[piece.slot, piece.id] = self._by_id[None, piece.id] = call
             must_announce = True
-        if piece.name and not call.name_is_final:
-            known = call.name or ""
-            call.name = piece.name if piece.name.startswith(known) else known + piece.name
+        if piece.name and call.name is None:
+            call.name = piece.name
+            must_announce = True
+        if must_announce:
+            call.start(events)
         call.signature = call.signature or piece.signature
         adds_arguments = (piece.text is not None or piece.value is not None) and not call.has_same_arguments(piece)
-        call.has_arguments = call.has_arguments or adds_arguments
-        name_is_final = call.name is not None and (call.has_arguments or len(call.name) > _LONGEST_NAME)
-        if must_announce or (name_is_final and not call.name_is_final):
-            call.announce(events, name_is_final=name_is_final)
         if adds_arguments and piece.text is not None:
             call.brackets.feed(piece.text)
             call.size += len(piece.text)
@@ -262,10 +246,8 @@ class ChatCalls:
     def _route(self, piece: _Piece) -> _Call | None:
         """Return the call of a piece, or None for a new call."""
         slot, id, name = piece.slot, piece.id, piece.name
-        if id is not None:
-            known = self._by_id_in_any_slot.get(id) if slot is None else self._by_id.get((slot, id))
-            if known is not None:
-                return known
+        if id is not None and (known := self._by_id.get((slot, id))) is not None:
+            return known
         latest = self._latest.get(slot)
         if latest is None:
             return self._last if slot is None and id is None and name is None else None
@@ -279,10 +261,7 @@ class ChatCalls:
         is_repetition = piece.is_blank or (latest.key not in self._listed and latest.has_same_arguments(piece))
         return latest if is_repetition else None
 
-    def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
-        previous = self._latest.get(slot)
-        if previous is not None and previous.name and not previous.name_is_final:
-            previous.announce(events)
+    def _begin(self, slot: _Slot) -> _Call:
         call = self._last = _Call(str(len(self._calls)))
         self._calls.append(call)
         self._latest[slot] = call
