@@ -86,10 +86,7 @@ class AnthropicEncoder(CompletionEncoder):
         return _event("content_block_stop", index=self._call_blocks.pop(call_id))
 
     def _write_end(self, finish: str) -> bytes:
-        parts = [
-            self._close_block(),
-            *(_event("content_block_stop", index=index) for index in self._call_blocks.values()),
-        ]
+        parts = [self._close_block(), *map(self._write_call_end, list(self._call_blocks))]
         delta = {"stop_reason": STOP_REASONS[finish], "stop_sequence": None}
         parts.append(_event("message_delta", delta=delta, usage=_write_usage(self._usage or events.Usage())))
         return b"".join((*parts, _event("message_stop")))
