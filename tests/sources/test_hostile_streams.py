@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamtools.errors import Code
-from streamtools.events import NativeToolCall, SourceEvent, SourceRaw, SourceWarning, TextDelta, ToolCallDelta
+from streamtools.events import NativeToolCall, SourceEvent, SourceRaw, SourceWarning, TextDelta
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
 from streamtools.sources.wire_formats.anthropic import Anthropic
@@ -106,13 +106,6 @@ def test_a_block_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any])
     after = (_piece(0, _JSON), _halt(0), _block(1, "g"), _piece(1, _JSON), _halt(1), {"type": "message_stop"})
     assert _ends(Anthropic, _block(0, "f"), piece, *after) == [_BAD, ("g", None, None)]
     assert SourceRaw(piece) in _read(Anthropic(), _block(0, "f"), piece, *after)
-
-
-@pytest.mark.parametrize("index", ["0", 0.0, 0])
-def test_the_number_of_a_block_may_be_a_string_or_a_float(index: Any) -> None:
-    """A piece goes to the block whose number it has, as text too."""
-    events = _read(Anthropic(), _block(0, "f"), _piece(index, _JSON), _halt(index))
-    assert [event.text for event in events if isinstance(event, ToolCallDelta)] == ['{"to":1}']
 
 
 def test_a_piece_of_another_block_does_not_affect_a_call() -> None:

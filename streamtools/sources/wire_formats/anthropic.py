@@ -23,7 +23,6 @@ call would run twice. Otherwise, the first attempt is dropped, and the second at
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,8 +36,6 @@ from streamtools.sources.provider_terms import Fault, names, object_in, objects,
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes directly
-
-_number = re.compile(r"[0-9]{1,9}")  # a block index that was sent as a string
 
 
 class _Block(OpenCall):
@@ -163,6 +160,7 @@ class Anthropic(FrameAdapter):
             if self._text_is_open:
                 events.append(SourceRaw({}, _FORMAT, "text"))  # marks the end of the previous text
             self._add_text(start.get("text"), events)
+            self._has_reported = self._has_reported or bool(start.get("text"))
             if start.get("citations"):
                 self._report_or_pass(frame, event, events)
             start = {**start, "citations": objects(start.get("citations"))}
@@ -194,6 +192,7 @@ class Anthropic(FrameAdapter):
         match delta:
             case {"type": "text_delta", "text": str() as text}:
                 self._add_text(text, events)
+                self._has_reported = self._has_reported or text != ""
             case {"type": "thinking_delta", "thinking": str() as thought}:
                 self._add_reasoning(thought, events)
             case {"type": "input_json_delta", "partial_json": str() as piece} if block and block.key:
@@ -231,11 +230,6 @@ class Anthropic(FrameAdapter):
         self._has_reported = self._has_reported or not block.executed
         block.close(events, self._limits, block.fields_to_repeat)
 
-    def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
-        count = len(events)
-        super()._add_text(text, events)
-        self._has_reported = self._has_reported or len(events) > count
-
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
         """Append the end of a block, unless it is a call.
 
@@ -256,11 +250,8 @@ class Anthropic(FrameAdapter):
 
 
 def _block_index(event: dict[str, Any]) -> int | None:
-    """Return the index of a block, which may be sent as a string. Returns None if it is invalid or missing."""
     index = event.get("index")
-    if isinstance(index, str) and _number.fullmatch(index):
-        return int(index)
-    return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
+    return index if isinstance(index, int) else None
 
 
 _IGNORED = names("ping text thinking input_json citation signature")
