@@ -56,9 +56,6 @@ UNREADABLE = msgspec.UNSET
 """The value of a frame that could not be decoded. No JSON value equals it."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-# The start of an error event: `{"type":"error"` or `{ "type": "response.error"`.
-_is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
-_MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
 _BOM = b"\xef\xbb\xbf"
 _INVALID_IN_NAME = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
@@ -598,15 +595,14 @@ class FrameAdapter(Adapter):
             if frame.event == "error":
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
-                self._note_other_format(frame.event, None if self._other_format else _first_line(frame.data))
+                self._note_other_format(frame.event, None)
                 events.append(bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
     def _decode_object(self, frame: Frame, events: list[SourceEvent]) -> dict[str, Any] | None:
         """Return the JSON object of a frame. For any other frame, append its events and return None.
 
-        A frame with the type "error" is an error, even if it cannot be decoded. `[DONE]` is ignored, because gateways
-        that support several formats send it in all of them.
+        `[DONE]` is ignored, because gateways that support several formats send it in all of them.
         """
         try:
             return _decode_object(frame.data)
@@ -616,8 +612,6 @@ class FrameAdapter(Adapter):
             return value
         if value is not UNREADABLE:
             self._report_or_pass(frame, value, events)
-        elif not self._over and _is_error(frame.data):
-            self._report(None, events)
         return None
 
     def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
@@ -759,15 +753,6 @@ def interrupted(cause: str | SourceError) -> SourceError:
     if isinstance(cause, SourceError):
         return cause
     return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
-
-
-def _first_line(data: bytes) -> Any:
-    """Return the JSON value of the first line of `data`, or None."""
-    end = data.find(b"\n", 0, _MAX_FIRST_LINE)
-    try:
-        return None if end < 0 else decode(data[:end])
-    except ValueError:
-        return None
 
 
 # Sources.

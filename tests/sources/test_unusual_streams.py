@@ -232,7 +232,7 @@ CHAT = b'{"message":{"role":"assistant","content":"a"},"done":false}\n'
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
     "Ollama's /api/generate": ("ollama", GENERATE, "the fields model, response, done; no source reads Ollama's"),
-    "Ollama's lines": ("gemini", CHAT * 2, "the fields message, done; `sources.ollama` reads this format"),
+    "Ollama's lines": ("gemini", CHAT * 2, "data that is not JSON; `sources.detect` chooses a source"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads this format"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads this format"),
     "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "the line `<!DOCTYPE html>`"),
