@@ -383,7 +383,7 @@ class RedisStore(Checked):
         try:
             if lost.copied > leased.written:  # the log does not have all events of the waiting run
                 waiting = await self.find(lost.id.removesuffix(NEXT), owner=lost.owner)
-                lost = replace(lost, events=await waiting.events_for_next())
+                lost = replace(lost, events=(await waiting.log_for_next()).events)
             elif events:
                 added.append(Warning(Code.OWNER_LOST, _OWNER_LOST))
                 events += [set_seq(event, seq=leased.written + number) for number, event in enumerate(added, 1)]

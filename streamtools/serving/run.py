@@ -252,8 +252,8 @@ class Run(AsyncOnly, Checked, Deciding):
             self._driver.scope.deadline = math.inf
         return attachment
 
-    async def events_for_next(self) -> list[UIEvent]:
-        """Return the events of this run before its last `step-end`. The log of the next run begins with them.
+    async def log_for_next(self) -> LostRun:
+        """Return the log of the run that continues this one. It begins with the events before the last `step-end`.
 
         Raises the exceptions of the log, and TimeoutError.
         """
@@ -267,7 +267,8 @@ class Run(AsyncOnly, Checked, Deciding):
                         event = msgspec.structs.replace(event, run_id=self.next_id)
                     if not (type(event) is Warning and event.code == Code.RESYNC):
                         events.append(event)
-        return events[:length]
+        copied = events[length - 1].seq if length else 0
+        return LostRun(self.next_id, self.owner, self.conversation, self.note, 0, events[:length], copied=copied)
 
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.

@@ -388,9 +388,7 @@ class Runs(Checked, AsyncOnly):
                     run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
             if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
                 return followed
-            earlier = await run.events_for_next()
-            copied = earlier[-1].seq if earlier else 0
-            log = LostRun(run.next_id, run.owner, run.conversation, run.note, 0, earlier, copied=copied)
+            log = await run.log_for_next()
             stream = await self._resumed(run, log)
             started = self._continuation(stream, log)
             try:

@@ -133,21 +133,20 @@ class WaitingRuns:
         finds the continuation with `try_to_continue`. If the continuation was stopped or has made calls of its own, it
         is not started again, but stored as ended. Raises `RunNotFound` if the run is not stored any more.
         """
-        state, followed = await self._take_lease(run), FollowedRun(run, self, try_to_continue)
-        if not self._has_lease(state):
+        followed = FollowedRun(run, self, try_to_continue)
+        has_lease, was_stopped = await self._take_lease(run)
+        if not has_lease:
             return followed
         calls = await entries_of(self._ledger, run.next_id)
-        if not (calls or state.stop_requested):
+        if not (calls or was_stopped):
             return None
         assert run.suspension is not None
         calls |= await entries_of(self._ledger, run.suspension.run_id)
-        earlier = await run.events_for_next()
-        closing, result = end_lost_run(run.next_id, earlier, calls, None if state.stop_requested else PROCESS_ENDED)
-        log, name, note = run.journal.event_log, run.conversation, run.note
-        lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note)
-        lost.copied = earlier[-1].seq if earlier else 0
-        lost.load(stored_result.dump(StoredEnd(result)))
-        await self._store(lost, [*earlier, *closing])
+        lost, event_log = await run.log_for_next(), run.journal.event_log
+        closing, result = end_lost_run(lost.id, lost.events, calls, None if was_stopped else PROCESS_ENDED)
+        ended = Run(None, lost.id, lost.owner, event_log, conversation=lost.conversation, note=lost.note, lost=lost)
+        ended.load(stored_result.dump(StoredEnd(result)))
+        await self._store(ended, [*lost.events, *closing])
         return followed
 
     async def keep_lease(self, run: Run, continuation: Run) -> None:
@@ -158,30 +157,28 @@ class WaitingRuns:
         """
         while not continuation.ended:
             try:
-                state = await self._take_lease(run)
-                if state.stop_requested:
+                has_lease, was_stopped = await self._take_lease(run)
+                if was_stopped:
                     continuation.cancel()
-                elif not self._has_lease(state):
+                elif not has_lease:
                     continuation.cut()
             except RunNotFound:
                 continuation.cut()
             except Exception as error:
                 log.debug("lease_not_renewed", run_id=run.id, **loggable(error))
-            with suppress(Exception), anyio.move_on_after(self._lease / 3):
-                await continuation.wait()
+            with anyio.move_on_after(self._lease / 3):
+                await continuation.wait_here()
 
     async def stop(self, run: Run) -> None:
         """Ask the process that continues a run to stop the continuation."""
         with suppress(RunNotFound):
             await self._ledger.change_run(run.owner, run.id, lambda state, now: replace(state, stop_requested=True))
 
-    def _has_lease(self, state: WaitingState) -> bool:
-        return state.holder == self._holder and not state.continued
-
-    async def _take_lease(self, run: Run) -> WaitingState:
+    async def _take_lease(self, run: Run) -> tuple[bool, bool]:
         """Take or renew the lease, unless another process has a valid one or the continuation is stored.
 
-        Returns the state of the run. Raises `RunNotFound` if the run is not stored any more.
+        Returns whether this process has the lease, and whether a user has stopped the continuation. Raises
+        `RunNotFound` if the run is not stored any more.
         """
 
         def take(state: WaitingState, now: float) -> WaitingState:
@@ -189,7 +186,8 @@ class WaitingRuns:
                 return state
             return replace(state, holder=self._holder, lease_until=now + self._lease)
 
-        return await self._ledger.change_run(run.owner, run.id, take, self._keep + _KEEP_LONGER_S)
+        state = await self._ledger.change_run(run.owner, run.id, take, self._keep + _KEEP_LONGER_S)
+        return state.holder == self._holder and not state.continued, state.stop_requested
 
 
 class FollowedRun(Run):
@@ -208,7 +206,7 @@ class FollowedRun(Run):
 
     async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Yield the events after the seq `after`."""
-        for event in await self._waiting.events_for_next():
+        for event in (await self._waiting.log_for_next()).events:
             if event.seq > after:
                 after = event.seq
                 yield event
