@@ -19,7 +19,7 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.sql_ledger import TABLES, VERSION, SQLLedger, T, Transaction, check_version, run_transaction
+from streamtools.tools.sql_ledger import TABLES, SQLLedger, T
 
 try:
     import psycopg
@@ -37,11 +37,6 @@ SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)
 """  # a paused process must not lock a run for longer than its lease, and a reported commit must not be lost
 
-_VERSION = """
-SELECT COALESCE(obj_description(pg_class.oid, 'pg_class'), '1')
-FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relname = 'runs'
-"""  # one snapshot: `to_regclass` would see a table whose comment is not visible yet
-
 
 class PostgresLedger(SQLLedger):
     """A call ledger in a PostgreSQL database. Needs the extra `postgres`.
@@ -57,7 +52,7 @@ class PostgresLedger(SQLLedger):
     can replace it: a function that returns seconds since 1970. The clocks of all processes must then agree.
 
     Raises the errors of psycopg: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError`
-    from its methods if the server cannot be reached. They raise ValueError if the tables have a different version.
+    from its methods if the server cannot be reached.
     """
 
     def __init__(
@@ -84,7 +79,6 @@ class PostgresLedger(SQLLedger):
         self._options |= given
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections
-        self._has_tables = threading.Event()  # the ledgers that `of` returns share it
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,13 +97,12 @@ class PostgresLedger(SQLLedger):
     def _sql(self, statement: str) -> str:
         return super()._sql(statement).replace("?", "$")
 
-    def _now(self) -> Transaction[float]:
+    def _now(self, db: Any) -> float:
         moment = None if self._clock is None else self._clock()
-        rows, _ = yield self._sql(_NOW), (moment, str(max(1, round(self.lease * 1000))))
-        now: float = rows[0][0]
+        now: float = self._execute(db, _NOW, moment, str(max(1, round(self.lease * 1000)))).fetchone()[0]
         return now
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[Any], T], *, read_only: bool = False, undoable: bool = False) -> T:
         attempt = _Attempt()
         async with self._free_connections:
             try:
@@ -119,20 +112,20 @@ class PostgresLedger(SQLLedger):
             finally:
                 attempt.abort()
 
-    def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
+    def _transact(self, attempt: _Attempt, work: Callable[[Any], T]) -> T:
         """Run a transaction. If an idle connection turns out to be closed, retry with another connection."""
         while True:
-            connection = None
-            with suppress(IndexError):
-                connection = self._idle.pop()
-            was_used = connection is not None
-            if connection is None:
-                connection = psycopg.Connection.connect(**self._options)
+            try:
+                connection, was_used = self._idle.pop(), True
+            except IndexError:
+                connection, was_used = psycopg.Connection.connect(**self._options), False
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             commits = is_done = False
             try:
                 attempt.use(connection)
-                done = run_transaction(connection, self._with_tables(work))
+                if not was_used:
+                    self._create_tables(connection)
+                done = work(connection)
                 commits = True
                 connection.commit()
                 is_done = attempt.release()
@@ -147,24 +140,16 @@ class PostgresLedger(SQLLedger):
                     attempt.release()
                     connection.close()
 
-    def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
-        """Create the tables if they do not exist, then run `work`."""
-        if not self._has_tables.is_set():
-            if (yield from self._version()) is None:
-                yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # only one process creates the tables
-                if (yield from self._version()) is None:
-                    schema = f"CREATE SCHEMA IF NOT EXISTS {self._table_prefix[:-1]};"
-                    tables = TABLES.format(prefix=self._table_prefix, text='text COLLATE "C"')
-                    yield f"{schema}{tables}COMMENT ON TABLE {self._table_prefix}runs IS '{VERSION}'", None
-            check_version((yield from self._version()), "schema")
-        done = yield from work()
-        self._has_tables.set()
-        return done
-
-    def _version(self) -> Transaction[str | None]:
-        """Return the version of the tables, or None if they do not exist."""
-        rows, _ = yield _VERSION, (self._schema,)
-        return rows[0][0] if rows else None
+    def _create_tables(self, db: Any) -> None:
+        """Create the tables if they are missing."""
+        tables = TABLES.format(prefix=self._table_prefix, text='text COLLATE "C"')
+        create = f"CREATE SCHEMA IF NOT EXISTS {self._table_prefix[:-1]};{tables}"
+        # Only one process creates the tables. The others wait for its lock, and then find them.
+        # `to_regclass` is no alternative to `pg_tables`: its cache does not have the new tables.
+        for statement in (f"SELECT pg_advisory_xact_lock({_CREATE_LOCK})", create):
+            found = db.execute("SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,))
+            if not found.rowcount:
+                db.execute(statement)
 
 
 class _Attempt:

@@ -1,8 +1,7 @@
 """Defines `SQLLedger`, the base of call ledgers in SQL databases, and the ledgers of SQLite: in a file and in memory.
 
-Each operation is a generator, called a transaction. It yields an SQL statement with its parameters, and receives the
-rows and the row count. The generator uses no threads and no event loop. A ledger runs the generator inside one database
-transaction, and may restart it from the beginning.
+Each operation is a function of a database connection, which a ledger calls inside one transaction, in a thread. After a
+failure, the ledger may call it again.
 
 The statements work in SQLite and PostgreSQL. They contain placeholders. `{prefix}` is the prefix of each table name.
 `{lock}` is a clause that locks the selected rows. `{skip}` is a clause that skips rows that another transaction has
@@ -13,10 +12,9 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -25,6 +23,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
+from tenacity import AsyncRetrying, retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, RunNotFound
@@ -38,10 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Row: TypeAlias = tuple[Any, ...]
-Transaction: TypeAlias = Generator[tuple[str, Sequence[Any] | None], tuple[list[Row], int], T]
 
 TABLES = """
-CREATE TABLE {prefix}calls (
+CREATE TABLE IF NOT EXISTS {prefix}calls (
     scope {text} NOT NULL,
     key {text} NOT NULL,
     owner text NOT NULL,
@@ -54,11 +52,11 @@ CREATE TABLE {prefix}calls (
     outcome bytea,
     PRIMARY KEY (scope, key)
 );
-CREATE INDEX calls_ended ON {prefix}calls (ended);
-CREATE INDEX calls_began ON {prefix}calls (began, scope, key);
-CREATE TABLE {prefix}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
-CREATE INDEX runs_since ON {prefix}runs (since);
-CREATE TABLE {prefix}waiting_runs (
+CREATE INDEX IF NOT EXISTS calls_ended ON {prefix}calls (ended);
+CREATE INDEX IF NOT EXISTS calls_began ON {prefix}calls (began, scope, key);
+CREATE TABLE IF NOT EXISTS {prefix}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
+CREATE INDEX IF NOT EXISTS runs_since ON {prefix}runs (since);
+CREATE TABLE IF NOT EXISTS {prefix}waiting_runs (
     owner text NOT NULL,
     run_id text NOT NULL,
     conversation text,
@@ -69,15 +67,12 @@ CREATE TABLE {prefix}waiting_runs (
     PRIMARY KEY (owner, run_id)
 );
 """
-"""The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes.
+"""The statements that create missing tables. `{text}` is a text type whose values are ordered by their bytes.
 
 In `calls`, `held` is the time when the lease expires, and `until` is the time before which the row is not deleted. In
 `runs`, `since` is the time when `epoch` was recorded. `waiting_runs` has the runs that `Runs.decide` continues, and the
 ended runs that continued them. There, `until` is the time when the row expires.
 """
-
-VERSION = 3
-"""The version of the tables. It is stored in the database."""
 
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
 _RAISE_EPOCH = """
@@ -160,18 +155,17 @@ class SQLLedger(ledger.OwnerViews):
         """
         key, written = ledger.call_key(call), ledger.encode(call)
 
-        def begin() -> Transaction[ledger.Entry | None]:
-            yield from self._raise_epoch(scope, claim.epoch)
-            now = yield from self._now()
-            rows, _ = yield self._sql(_SELECT), (scope, key)
-            if rows:
-                entry = ledger.read_entry(rows[0], now)
-                return None if claim.holder and rows[0][4] == claim.holder and entry.ended is None else entry
+        def begin(db: Any) -> ledger.Entry | None:
+            self._raise_epoch(db, scope, claim.epoch)
+            now = self._now(db)
+            if row := self._execute(db, _SELECT, scope, key).fetchone():
+                entry = ledger.read_entry(row, now)
+                return None if claim.holder and row[4] == claim.holder and entry.ended is None else entry
             held = now + self.lease if claim.holder else 0.0
             until = max(now, min(claim.until, now + self.keep) + ledger.CLOCK_SLACK) if claim.until else now
-            yield self._sql(_DELETE_OLD), (now - self.keep, now)
-            yield from self._make_room(now)
-            yield self._sql(_INSERT), (scope, key, self._owner, written, claim.holder, held, until, now)
+            self._execute(db, _DELETE_OLD, now - self.keep, now)
+            self._make_room(db, now)
+            self._execute(db, _INSERT, scope, key, self._owner, written, claim.holder, held, until, now)
             return None
 
         return await self._run(begin, undoable=True)
@@ -179,10 +173,9 @@ class SQLLedger(ledger.OwnerViews):
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for `seconds`. With 0, abandon the call."""
 
-        def hold() -> Transaction[None]:
-            now = yield from self._now()
-            statement = _RENEW if seconds > 0 else _ABANDON
-            yield self._sql(statement), (scope, ledger.call_key(call), holder, now + max(0.0, seconds))
+        def hold(db: Any) -> None:
+            held = self._now(db) + max(0.0, seconds)
+            self._execute(db, _RENEW if seconds > 0 else _ABANDON, scope, ledger.call_key(call), holder, held)
 
         await self._run(hold)
 
@@ -192,19 +185,19 @@ class SQLLedger(ledger.OwnerViews):
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse calls of the run whose claim has an older epoch; see `CallLedger`."""
-        await self._run(lambda: self._raise_epoch(scope, epoch))
+        await self._run(lambda db: self._raise_epoch(db, scope, epoch))
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: ledger.Entry | None = None, limit: int = 100
     ) -> list[ledger.Entry]:
         """Return entries, oldest first; see `CallLedger`."""
 
-        def list_entries() -> Transaction[list[ledger.Entry]]:
-            now = yield from self._now()
+        def list_entries(db: Any) -> list[ledger.Entry]:
+            now = self._now(db)
             found: list[ledger.Entry] = []
             position = (-math.inf, "", "") if after is None else (after.began, after.scope, ledger.call_key(after.call))
             while len(found) < limit:
-                rows, _ = yield self._sql(_LIST), (self._owner, scope, *position, limit)
+                rows = self._execute(db, _LIST, self._owner, scope, *position, limit).fetchall()
                 page = [ledger.read_entry(row, now) for row in rows]
                 found += [entry for entry in page if not unknown or entry.is_unknown]
                 if len(rows) < limit:
@@ -223,10 +216,10 @@ class SQLLedger(ledger.OwnerViews):
     async def prune(self, age: float | None = None) -> int:
         """Delete old entries, and return their number; see `CallLedger`."""
 
-        def prune() -> Transaction[int]:
-            now = yield from self._now()
+        def prune(db: Any) -> int:
+            now = self._now(db)
             latest_end = now - (self.keep if age is None else age)
-            _, count = yield self._sql(_PRUNE), (self._owner, now, latest_end)
+            count: int = self._execute(db, _PRUNE, self._owner, now, latest_end).rowcount
             return count
 
         return await self._run(prune)
@@ -242,18 +235,17 @@ class SQLLedger(ledger.OwnerViews):
         the lease on that run. All runs before it are kept as long as the run itself.
         """
 
-        def save() -> Transaction[bool]:
-            now = yield from self._now()
-            yield self._sql(_DELETE_WAITING), (now, self._max_runs)
+        def save(db: Any) -> bool:
+            now = self._now(db)
+            self._execute(db, _DELETE_WAITING, now, self._max_runs)
             if run_id.endswith("~"):
-                state = yield from self._state_of(owner, waiting := run_id.removesuffix("~"), now)
+                state = self._state_of(db, owner, waiting := run_id.removesuffix("~"), now)
                 if state is None or state.continued or state.holder != holder:
                     return False
-                yield self._sql(_SET_STATE), (owner, waiting, msgspec.json.encode(replace(state, continued=True)))
-                yield self._sql(_KEEP_WAITING), (owner, run_id.rstrip("~"), now + keep, math.inf)
+                self._execute(db, _SET_STATE, owner, waiting, msgspec.json.encode(replace(state, continued=True)))
+                self._execute(db, _KEEP_WAITING, owner, run_id.rstrip("~"), now + keep, math.inf)
             row = owner, run_id, conversation, data, msgspec.json.encode(WaitingState()), now, now + keep
-            _, count = yield self._sql(_INSERT_WAITING), row
-            return count > 0
+            return bool(self._execute(db, _INSERT_WAITING, *row).rowcount)
 
         return await self._run(save, undoable=True)
 
@@ -263,20 +255,15 @@ class SQLLedger(ledger.OwnerViews):
         Returns None if there is none.
         """
 
-        def find() -> Transaction[Row | None]:
-            now = yield from self._now()
-            rows, _ = yield self._sql(_FIND_WAITING), (owner, run_id, conversation, now)
-            return rows[0] if rows else None
+        def find(db: Any) -> Row | None:
+            row: Row | None = self._execute(db, _FIND_WAITING, owner, run_id, conversation, self._now(db)).fetchone()
+            return row
 
         return await self._run(find, read_only=True)
 
     async def forget_run(self, run_id: str, *, owner: str) -> None:
         """Delete a stored run, the runs that it continues, and those that continue it."""
-
-        def forget() -> Transaction[None]:
-            yield self._sql(_FORGET_WAITING), (owner, run_id.rstrip("~"))
-
-        await self._run(forget)
+        await self._run(lambda db: self._execute(db, _FORGET_WAITING, owner, run_id.rstrip("~")))
 
     async def change_run(
         self, owner: str, run_id: str, change: Callable[[WaitingState, float], WaitingState] | None, keep: float = 0.0
@@ -287,22 +274,22 @@ class SQLLedger(ledger.OwnerViews):
         None, the state does not change. Raises `RunNotFound` if the run is not stored.
         """
 
-        def change_state() -> Transaction[WaitingState]:
-            now = yield from self._now()
-            state = yield from self._state_of(owner, run_id, now)
+        def change_state(db: Any) -> WaitingState:
+            now = self._now(db)
+            state = self._state_of(db, owner, run_id, now)
             if state is None:
                 raise RunNotFound(f"The run {run_id[:64]!r} is not kept any more.")
             changed = state if change is None else change(state, now)
             if changed != state:
-                yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(changed))
-                yield self._sql(_KEEP_WAITING), (owner, run_id.rstrip("~"), now + keep, now + keep)
+                self._execute(db, _SET_STATE, owner, run_id, msgspec.json.encode(changed))
+                self._execute(db, _KEEP_WAITING, owner, run_id.rstrip("~"), now + keep, now + keep)
             return changed
 
         return await self._run(change_state, read_only=change is None)
 
-    def _state_of(self, owner: str, run_id: str, now: float) -> Transaction[WaitingState | None]:
-        rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id, now)
-        return msgspec.json.decode(rows[0][0], type=WaitingState) if rows else None
+    def _state_of(self, db: Any, owner: str, run_id: str, now: float) -> WaitingState | None:
+        row = self._execute(db, _SELECT_STATE, owner, run_id, now).fetchone()
+        return msgspec.json.decode(row[0], type=WaitingState) if row else None
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.
@@ -311,37 +298,35 @@ class SQLLedger(ledger.OwnerViews):
         """
         primary_key, written = (scope, ledger.call_key(outcome.call)), ledger.encode(outcome)
 
-        def finish() -> Transaction[bool]:
-            now = yield from self._now()
-            rows, _ = yield self._sql(_SELECT), primary_key
-            if not rows or (entry := ledger.read_entry(rows[0], now)).outcome is not None or not may_finish(entry):
+        def finish(db: Any) -> bool:
+            now = self._now(db)
+            row = self._execute(db, _SELECT, *primary_key).fetchone()
+            if not row or (entry := ledger.read_entry(row, now)).outcome is not None or not may_finish(entry):
                 return False
-            yield self._sql(_FINISH), (*primary_key, written, now)
+            self._execute(db, _FINISH, *primary_key, written, now)
             return True
 
         return await self._run(finish)
 
-    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
+    def _raise_epoch(self, db: Any, scope: str, epoch: int) -> None:
         """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch.
 
         The epoch counts the processes that have driven the run. A later epoch belongs to a process that took it over.
         """
-        now = yield from self._now()
-        yield self._sql(_PRUNE_RUNS), (now - self.keep,)
-        _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
-        if not count:
+        now = self._now(db)
+        self._execute(db, _PRUNE_RUNS, now - self.keep)
+        if not self._execute(db, _RAISE_EPOCH, scope, epoch, now).rowcount:
             raise CallRefused(ledger.TAKEN_OVER)
 
-    def _make_room(self, now: float) -> Transaction[None]:
+    def _make_room(self, db: Any, now: float) -> None:
         """Delete entries if the ledger is full. Raises `CallRefused` if it must keep all of them."""
-        yield from ()
 
-    def _now(self) -> Transaction[float]:
+    def _now(self, db: Any) -> float:
         """Return the current time, in seconds since 1970."""
         raise NotImplementedError
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
-        """Run `work` in one database transaction, commit it, and return its result.
+    async def _run(self, work: Callable[[Any], T], *, read_only: bool = False, undoable: bool = False) -> T:
+        """Call `work` with a connection in one database transaction, commit it, and return the result of `work`.
 
         `read_only` is True if the transaction writes nothing. A cancellation takes effect immediately, even if the
         transaction is still running. With `undoable=True`, the transaction is then rolled back if possible. Without it,
@@ -349,37 +334,28 @@ class SQLLedger(ledger.OwnerViews):
         """
         raise NotImplementedError
 
+    def _execute(self, db: Any, statement: str, *parameters: Any) -> Any:
+        """Execute a statement, and return its cursor."""
+        return db.execute(self._sql(statement), parameters)
+
     def _sql(self, statement: str) -> str:
         return statement.format(prefix=self._table_prefix, lock=self._lock_rows, skip=self._skip_locked)
-
-
-def check_version(found: object, place: str) -> None:
-    """Raise ValueError if the tables have another version. `place` names the kind of storage for the message."""
-    if str(found) != str(VERSION):
-        raise ValueError(f"the {place} has a ledger of version {found}, expected version {VERSION}; use a new {place}")
-
-
-def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
-    """Execute the statements of a transaction on a connection, and return its result. The caller must commit."""
-    rows: tuple[list[Row], int] | None = None
-    while True:
-        try:
-            statement = transaction.send(rows)  # type: ignore[arg-type]  # None starts a generator
-        except StopIteration as end:
-            done: T = end.value
-            return done
-        cursor = connection.execute(*statement)
-        rows = (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
 
 # The ledgers of SQLite.
 
 _OPEN_TIMEOUT_S = 30.0
-_FIRST_PAUSE_S = 0.005  # first pause while the file is locked; each pause doubles, with jitter
-_LONGEST_PAUSE_S = 0.1
+_PAUSE = wait_random_exponential(0.01, max=0.1)  # between attempts while the file is locked, in seconds
 
 _IN_MEMORY = ":memory:"
 
+_SET_UP = f"""
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+BEGIN;
+{TABLES.format(prefix="", text="text")}
+COMMIT
+"""
 _INDEXES = """
 CREATE INDEX calls_of_owner ON calls (owner) WHERE outcome IS NULL;
 CREATE INDEX ended_calls_of_owner ON calls (owner, until) WHERE outcome IS NOT NULL;
@@ -404,8 +380,7 @@ class SQLiteLedger(SQLLedger):
     returns seconds since 1970. The clocks of all processes must agree.
 
     The file holds the arguments and results of tools. A new file can be read only by the system user that created it.
-    Raises OSError if the file cannot be created, sqlite3.Error if it is not a database or not writable, and ValueError
-    if its tables have a different version.
+    Raises OSError if the file cannot be created, and sqlite3.Error if it is not a database or not writable.
     """
 
     def __init__(
@@ -428,37 +403,28 @@ class SQLiteLedger(SQLLedger):
         with self._lock:
             self._connection.close()
 
-    def _now(self) -> Transaction[float]:
-        yield from ()
+    def _now(self, db: Any) -> float:
         return self._clock()
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
-        import sqlite3
-
+    async def _run(self, work: Callable[[Any], T], *, read_only: bool = False, undoable: bool = False) -> T:
         is_cancelled = False
         transact = partial(self._transact, work, read_only=read_only, is_undone=lambda: is_cancelled and undoable)
-        pause = _FIRST_PAUSE_S
+        retrying = AsyncRetrying(retry=retry_if_exception(_is_locked), wait=_PAUSE, sleep=anyio.sleep)
+        limiter = anyio.CapacityLimiter(1)  # not shared: an abandoned thread must not block other calls
         try:
-            while True:
-                try:
-                    limiter = anyio.CapacityLimiter(1)  # not shared: an abandoned thread must not block other calls
-                    return await anyio.to_thread.run_sync(transact, abandon_on_cancel=True, limiter=limiter)
-                except sqlite3.OperationalError as error:
-                    if not _is_locked(error):
-                        raise
-                await anyio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            done: T = await retrying(anyio.to_thread.run_sync, transact, abandon_on_cancel=True, limiter=limiter)
+            return done
         finally:
             is_cancelled = True
 
     def _transact(
-        self, work: Callable[[], Transaction[T]], *, read_only: bool, is_undone: Callable[[], bool] = lambda: False
+        self, work: Callable[[Any], T], *, read_only: bool, is_undone: Callable[[], bool] = lambda: False
     ) -> T:
         with self._lock:
             db = self._connection
             db.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
             try:
-                done = run_transaction(db, work())
+                done = work(db)
                 db.execute("ROLLBACK" if is_undone() else "COMMIT")
                 return done
             finally:
@@ -491,22 +457,26 @@ class MemoryLedger(SQLiteLedger):
         self._per_owner = per_owner
         self._connection.executescript(_INDEXES)
 
-    def _make_room(self, now: float) -> Transaction[None]:
-        yield "DELETE FROM runs WHERE epoch = 0", ()  # runs that no process has fenced
+    def _make_room(self, db: Any, now: float) -> None:
+        db.execute("DELETE FROM runs WHERE epoch = 0")  # runs that no process has fenced
         if self._owner:
-            ((count,),), _ = yield _COUNT_KEPT, (self._owner, now)
+            (count,) = db.execute(_COUNT_KEPT, (self._owner, now)).fetchone()
             if count >= self._per_owner:
                 raise CallRefused(f"its owner already has {self._per_owner:,} calls in the ledger; raise `per_owner`")
-        ((count,),), _ = yield "SELECT count(*) FROM calls", ()
-        if count >= self._size:
-            _, deleted = yield _DELETE_OLDEST, (now,)
-            if not deleted:
-                raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
+        (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
+        if count >= self._size and not db.execute(_DELETE_OLDEST, (now,)).rowcount:
+            raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[Any], T], *, read_only: bool = False, undoable: bool = False) -> T:
         return self._transact(work, read_only=read_only)
 
 
+def _is_locked(error: BaseException) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, with their extended codes
+
+
+@retry(retry=retry_if_exception(_is_locked), wait=_PAUSE, stop=stop_after_delay(_OPEN_TIMEOUT_S), reraise=True)
 def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """Open the file and create its tables. Retry while the file is locked.
 
@@ -519,36 +489,10 @@ def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
         def __del__(self) -> None:  # a ledger in memory is not closed explicitly
             self.close()
 
-    deadline = time.monotonic() + _OPEN_TIMEOUT_S
-    while True:
-        db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection)
-        try:
-            _set_up(db)
-            return db
-        except BaseException as error:
-            db.close()
-            if not (isinstance(error, sqlite3.OperationalError) and _is_locked(error) and time.monotonic() < deadline):
-                raise
-        time.sleep(random.uniform(_FIRST_PAUSE_S / 2, _FIRST_PAUSE_S))  # noqa: S311 - jitter
-
-
-def _set_up(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    if not _version(db):
-        db.execute("BEGIN IMMEDIATE")
-        if not _version(db):  # no other process has created the tables in the meantime
-            for statement in TABLES.format(prefix="", text="text").split(";"):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        db.execute("COMMIT")
-    check_version(_version(db), "file")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _is_locked(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, with their extended codes
+    db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection)
+    try:
+        db.executescript(_SET_UP)
+    except BaseException:
+        db.close()
+        raise
+    return db

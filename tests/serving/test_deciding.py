@@ -412,9 +412,9 @@ async def test_an_end_that_takes_too_long_is_not_stored(tmp_path: Path, monkeypa
         transact = ledger._transact  # type: ignore[attr-defined]
 
         def wait(work: Any, **options: Any) -> Any:
-            def waiting() -> Any:
+            def waiting(db: Any) -> Any:
                 began.set()
-                done = yield from work()
+                done = work(db)
                 may_end.wait()
                 return done
 

@@ -16,7 +16,6 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import NO_LEASE, call_key, encode
-from streamtools.tools.sql_ledger import Transaction
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -54,9 +53,9 @@ class _LooksFirstAndWritesLater(MemoryLedger):
 
 
 class _RefusesAtTheFenceOnly(MemoryLedger):
-    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
-        if epoch or not self._connection.execute("SELECT 1 FROM runs WHERE scope = ?", (scope,)).fetchall():
-            yield from super()._raise_epoch(scope, epoch)
+    def _raise_epoch(self, db: Any, scope: str, epoch: int) -> None:
+        if epoch or not db.execute("SELECT 1 FROM runs WHERE scope = ?", (scope,)).fetchall():
+            super()._raise_epoch(db, scope, epoch)
 
 
 class _OverwritesOutcomes(MemoryLedger):

@@ -104,7 +104,9 @@ MAY_USE: dict[str, Collection[str]] = {
     "sources": {"anyio", "msgspec"},
     "typed": {"pydantic"},
     "parsing": {"json_repair", "msgspec"},
-    "tools": {"anyio", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core", "redis", "typing_extensions"},
+    "tools": {
+        *("anyio", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core", "redis", "tenacity", "typing_extensions")
+    },
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
     "machine": {"msgspec"},
