@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
-from pydantic_core import ErrorDetails
 from pydantic_core import ValidationError as PydanticError
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
@@ -115,22 +115,21 @@ def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseExcepti
     return copied
 
 
-def reason_without_input(detail: ErrorDetails) -> str:
-    """Return the message of one validation error, without the invalid value.
+def validation_errors(error: PydanticError) -> Iterator[tuple[str, str, str]]:
+    """Yield the path, the type and the message of each validation error, without the invalid value.
 
-    Messages of validators in the application are returned unchanged.
+    Each part of a path is cut to 60 characters. Messages of validators in the application are not changed.
     """
-    if detail["type"] == "union_tag_invalid":  # the only message of pydantic that contains the value
-        return f"{detail['ctx']['discriminator']} is none of {detail['ctx']['expected_tags']}"
-    return detail["msg"]
+    for detail in error.errors(include_url=False, include_input=False):
+        message = detail["msg"]
+        if detail["type"] == "union_tag_invalid":  # the only message of pydantic that contains the value
+            message = f"{detail['ctx']['discriminator']} is none of {detail['ctx']['expected_tags']}"
+        yield ".".join(str(part)[:60] for part in detail["loc"]), detail["type"], message
 
 
 class ValidationError(ValueError):
     """A copy of pydantic's error without input values. Logs show it under the same name."""
 
     def __init__(self, error: PydanticError) -> None:
-        details = error.errors(include_url=False, include_input=False)
-        places = [".".join(map(str, detail["loc"])) for detail in details]
-        reasons = [f"{reason_without_input(detail)} [{detail['type']}]" for detail in details]
-        lines = [f"{place}: {reason}" for place, reason in zip(places, reasons, strict=True)]
+        lines = [f"{path}: {message} [{kind}]" for path, kind, message in validation_errors(error)]
         super().__init__("\n".join([f"Invalid input for {error.title}:", *lines]))

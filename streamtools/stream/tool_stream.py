@@ -65,7 +65,6 @@ from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import (
     Approvals,
     Decidable,
-    Decided,
     DecidedRun,
     Decision,
     Question,
@@ -74,6 +73,7 @@ from streamtools.tools.approvals import (
     read_resumption,
 )
 from streamtools.tools.cancellation import is_stray
+from streamtools.tools.context import Completed
 from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
@@ -312,14 +312,14 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         """The calls that wait for a decision now, with `ask="now"`, in the order of their requests."""
         return self._approvals.questions
 
-    def decide(self, call_id: str, decision: Decision | bool) -> Decided:
+    def decide(self, call_id: str, decision: Decision | bool) -> Completed:
         """Decide about a waiting call. True approves it, and False denies it. The decision is immediately in effect.
 
         Raises `DecisionRefused` if the call does not wait for this kind of decision, and ValueError if `decision` has
         another type.
         """
         self._approvals.decide(call_id, decision)
-        return Decided()
+        return Completed()
 
     # The consumer calls these methods.
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -148,13 +148,6 @@ def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
     waiting = ", ".join(repr(each.call.id[:64]) for each in questions)
     others = f"; these wait: {waiting}" if waiting else ""
     return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}")
-
-
-class Decided:
-    """Returned after a decision that is already in effect. It may be awaited, like `Run.decide`."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
 
 
 class Deciding(Protocol):

@@ -28,6 +28,13 @@ class CallEnded(StreamToolsError):
     """Raised by `ToolContext.progress()` in a thread whose call has ended."""
 
 
+class Completed:
+    """An awaitable that completes immediately."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
 async def discard(value: Any) -> None:
     """Discard progress or an event that no consumer reads."""
 
@@ -84,23 +91,15 @@ class ToolContext(Generic[State]):
         ends.
         """
         if self.report is discard:
-            return _Done()
+            return Completed()
         if threading.get_ident() == self._loop_thread:
             return self._send(data)
         if not self.cancelled:
             anyio.from_thread.run(self._send, data)
         if self.cancelled:
             raise CallEnded(f"the call of tool {self.name!r} has ended")
-        return _Done()
+        return Completed()
 
     async def _send(self, data: Any) -> None:
         if not self.cancelled:
             await self.report(data)
-
-
-class _Done:
-    """An awaitable that completes immediately."""
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return
-        yield

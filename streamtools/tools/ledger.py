@@ -92,15 +92,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         Raises the exceptions of the serializer if the result cannot be serialized.
         """
-        written = write(result if error is None else error)
-        return ToolOutcome(
-            call=self.call,
-            result=written.value if error is None else None,
-            text=written.text,
-            error=None if error is None else Code.TOOL_FAILED,
-            message=error,
-            elapsed=0.0,
-        )
+        if error is not None:
+            return ToolOutcome(call=self.call, text=write(error).text, error=Code.TOOL_FAILED, message=error)
+        written = write(result)
+        return ToolOutcome(call=self.call, result=written.value, text=written.text)
 
 
 class CallLedger(Protocol):

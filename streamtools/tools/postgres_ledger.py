@@ -28,7 +28,8 @@ except ImportError as error:
         "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'", name=error.name
     ) from error
 
-_CONNECT_TIMEOUT_S = 10  # also limits how long an abandoned thread runs while it connects
+_DEFAULTS: dict[str, Any] = {"connect_timeout": 10, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None}
+"""The defaults of a connection. The timeout also limits how long an abandoned thread runs while it connects."""
 
 _CREATE_LOCK = 7237970109966541  # the key of an advisory lock, chosen arbitrarily
 _NOW = """
@@ -70,13 +71,7 @@ class PostgresLedger(SQLLedger):
         self._table_prefix = '"{}".'.format(schema.replace('"', '""'))
         self._lock_rows, self._skip_locked = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
         self._clock = clock
-        given = psycopg.conninfo.conninfo_to_dict(conninfo)
-        self._options = {
-            "connect_timeout": _CONNECT_TIMEOUT_S,
-            "cursor_factory": psycopg.RawCursor,
-            "prepare_threshold": None,
-        }
-        self._options |= given
+        self._options = _DEFAULTS | psycopg.conninfo.conninfo_to_dict(conninfo)
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections
 

@@ -30,12 +30,11 @@ ToolsLike: TypeAlias = Union[
     "ToolRegistry",
     Tool[..., Any],
     Callable[..., Any],
-    Mapping[str, Callable[..., Any]],
     Iterable["ToolsLike"],
     list[object],  # mypy infers this type for a list of two different tools
     None,
 ]
-"""The type of `tools=`: a registry, a tool, a function, a mapping of names to functions, or an iterable of these."""
+"""The type of `tools=`: a registry, a tool, a function, or an iterable of these."""
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
@@ -219,8 +218,8 @@ class ToolRegistry(Checked):
         self._tools[tool.name] = tool
 
 
-_DEFINITION = (
-    "a dict in `tools` must map names to functions, and this is a definition for a provider, which has no function. "
+_DICT = (
+    "`tools` must be tools, functions or a ToolRegistry, got a dict. A definition for a provider has no function. "
     "Write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool that the front end runs. "
     "Only `Parser` and `parse` take definitions"
 )
@@ -234,10 +233,7 @@ def _tools_in(tools: object) -> Iterator[Tool]:
     elif isinstance(tools, ToolRegistry):
         yield from tools
     elif isinstance(tools, Mapping):
-        if tools and not any(isinstance(value, Tool) or callable(value) for value in tools.values()):
-            raise TypeError(_DEFINITION)
-        for name, function in tools.items():
-            yield Tool(function, name=name)
+        raise TypeError(_DICT)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):
         for item in tools:
             yield from _tools_in(item)

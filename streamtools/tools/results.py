@@ -58,11 +58,11 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     call: ToolCall
-    result: Any
+    result: Any = None
     text: str
-    error: Code | None
-    message: str | None
-    elapsed: float
+    error: Code | None = None
+    message: str | None = None
+    elapsed: float = 0.0
     stop: bool = False
     abandoned: bool = False
     neutralize: bool = True
@@ -77,19 +77,10 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     def of_event(cls, event: Executed | Error) -> ToolOutcome:
         """Return the outcome that an event reports. The model gets what the interface has got."""
         if isinstance(event, Executed):
-            text = write(event.result).text
-            return cls(
-                call=event.call,
-                result=event.result,
-                text=text,
-                error=None,
-                message=event.message,
-                elapsed=event.elapsed,
-            )
+            text, message, elapsed = write(event.result).text, event.message, event.elapsed
+            return cls(call=event.call, result=event.result, text=text, message=message, elapsed=elapsed)
         assert event.call is not None  # the event is the outcome of a call
-        return cls(
-            call=event.call, result=None, text=event.message, error=event.code, message=event.message, elapsed=0.0
-        )
+        return cls(call=event.call, text=event.message, error=event.code, message=event.message)
 
     def event(self, seq: int) -> Executed | Error:
         """Return the event that reports the end of the call to the interface."""

@@ -76,7 +76,7 @@ class Execution:
     tool: Tool | None = None
     outcome: ToolOutcome | None = None
     unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet; their `seq` is 0
-    borrower: object | None = None  # the borrower of a slot of the concurrency limiter, or None
+    has_slot: bool = False  # whether the call counts towards the concurrency limit
 
     def end(self, outcome: ToolOutcome) -> None:
         """Set the outcome, and add the closing events."""
@@ -95,7 +95,6 @@ class Execution:
             call=self.call,
             result=written.value,
             text=self._shorten(written.text, self.limit),
-            error=None,
             message=message if isinstance(message, str) and message else None,
             elapsed=self._elapsed(),
             stop=written.stop,
@@ -114,7 +113,6 @@ class Execution:
         message = f"no tool named {self.call.name[:64]!r}" if code is Code.UNKNOWN_TOOL else text
         return ToolOutcome(
             call=self.call,
-            result=None,
             text=self._shorten(text, None if self.limit is None else max(self.limit, _ERROR_LENGTH)),
             error=code,
             message=message,
@@ -205,7 +203,7 @@ class Runner:
     def __post_init__(self) -> None:
         self.stopped = False
         self.threads = Threads()
-        self._limiter = anyio.CapacityLimiter(self.options.concurrency)
+        self._slots = anyio.Semaphore(self.options.concurrency)
         self._start_lock = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
         self._idle: anyio.Event | None = None  # set when no call runs; None if no task waits for that
@@ -277,9 +275,8 @@ class Runner:
             sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()
-            borrower = object()
-            await self._limiter.acquire_on_behalf_of(borrower)
-            execution.borrower = borrower
+            await self._slots.acquire()
+            execution.has_slot = True
             if self.stopped:
                 self._free_slot(execution)  # the next waiting call also sees `stopped` and returns
                 return
@@ -345,9 +342,9 @@ class Runner:
             return execution.failed(error.code, str(error), error)
 
     def _free_slot(self, execution: Execution) -> None:
-        if execution.borrower is not None:
-            self._limiter.release_on_behalf_of(execution.borrower)
-            execution.borrower = None
+        if execution.has_slot:
+            self._slots.release()
+            execution.has_slot = False
 
     def _release(self, execution: Execution) -> None:
         self._free_slot(execution)
@@ -441,23 +438,18 @@ async def _notify(on_result: OnToolResult, outcome: ToolOutcome) -> None:
         log.error("on_tool_result_failed", error, tool=call.name[:64], call_id=call.id)
 
 
-def _is_fault(outcome: ToolOutcome) -> bool:
-    """Return whether the failure is treated as a bug of the tool.
-
-    Bugs are timeouts, invalid return values, errors of the ledger, and all exceptions of the tool except `ToolError`.
-    """
-    at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
-    return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)
-
-
 def _logged(outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome, and log it without arguments or results. A bug that is not a timeout has a traceback."""
+    """Return the outcome, and log it without arguments or results.
+
+    The log has a traceback for a bug of the tool: an invalid return value, or any exception except `ToolError`.
+    """
     assert outcome.error is not None
     values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
     if outcome.error is Code.UNKNOWN_TOOL:  # the text lists the tools, and suggests one
         values["advice"] = outcome.text[:300]
     elapsed = round(outcome.elapsed, 6)
-    if _is_fault(outcome) and outcome.error is not Code.TOOL_TIMEOUT:
+    is_expected = isinstance(outcome.exception, ToolError | ToolFailed | None)
+    if outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT) and not is_expected:
         log.error("tool_call_failed", outcome.exception, **values, elapsed=elapsed)
     else:
         log.warning("tool_call_failed", **values, elapsed=elapsed)

@@ -18,7 +18,7 @@ from typing_extensions import ParamSpec, TypeVar
 from streamtools.errors import ToolInputError, ToolOutputError, check_function, check_names, check_number, check_word
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
-from streamtools.logs import Logger, reason_without_input
+from streamtools.logs import Logger, validation_errors
 from streamtools.tools.functions import body_of, is_unbound_method, read_docstring, without_partials
 from streamtools.tools.results import Written, write
 from streamtools.tools.schemas import schema_of_parameters
@@ -261,12 +261,11 @@ def _explain(error: ValidationError) -> str:
 
     A message of a validator in the application is a reason, too. Each reason is cut to 200 characters.
     """
-    errors = error.errors(include_url=False, include_input=False)
+    errors = list(validation_errors(error))
     shown = []
-    for detail in errors[:_MAX_ERRORS]:
-        reason = _REASONS.get(detail["type"]) or reason_without_input(detail)
-        place = ".".join(str(part)[:60] for part in detail["loc"])
-        shown.append(f"{place}: {reason[:200]}" if place else reason[:200])
+    for path, kind, message in errors[:_MAX_ERRORS]:
+        reason = _REASONS.get(kind, message)[:200]
+        shown.append(f"{path}: {reason}" if path else reason)
     if len(errors) > _MAX_ERRORS:
         shown.append(f"and {len(errors) - _MAX_ERRORS} more")
     return "; ".join(shown)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamtools.logs import reason_without_input
+from streamtools.logs import validation_errors
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
@@ -81,9 +81,7 @@ class OutputType:
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False)
-            paths = [".".join(map(str, fault["loc"])) or "the value" for fault in faults]
-            lines = (f"{path}: {reason_without_input(fault)}" for path, fault in zip(paths, faults, strict=True))
+            lines = (f"{path or 'the value'}: {message}" for path, _, message in validation_errors(error))
             raise InvalidValue(lines) from None
 
 

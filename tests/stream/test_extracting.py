@@ -126,7 +126,6 @@ def weather(city: str) -> str:
 DECLARED: dict[str, Any] = {
     "a function": weather,
     "a list of functions": [weather],
-    "a name and its function": {"weather": weather},
     "a tool": tool(weather),
     "a registry": ToolRegistry(weather),
     "a definition": {"name": "weather"},

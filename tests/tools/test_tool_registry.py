@@ -30,11 +30,11 @@ def other_weather(city: str) -> str:
 
 def test_a_registry_is_chainable_and_keeps_the_order() -> None:
     """Tools are listed in the order of registration."""
-    registry = ToolRegistry(clock).register(weather).register({"zeit": clock}, [tool(clock, name="b"), None])
-    assert registry.names == ["clock", "weather", "zeit", "b"]
+    registry = ToolRegistry(clock).register(weather).register([tool(clock, name="b"), None])
+    assert registry.names == ["clock", "weather", "b"]
     assert registry.names == [each.name for each in registry]
-    assert len(registry) == 4
-    assert repr(registry) == "<ToolRegistry clock, weather, zeit, b>"
+    assert len(registry) == 3
+    assert repr(registry) == "<ToolRegistry clock, weather, b>"
     assert repr(ToolRegistry()) == "<ToolRegistry (empty)>"
 
 
@@ -46,12 +46,11 @@ def test_a_registry_is_chainable_and_keeps_the_order() -> None:
         (other_weather, ["weather"]),
         ([weather, clock], ["weather", "clock"]),
         ((each for each in [clock, weather]), ["clock", "weather"]),
-        ({"getWeather": weather}, ["getWeather"]),
         ([ToolRegistry(weather), [clock]], ["weather", "clock"]),
     ],
 )
 def test_users_may_pass_tools_in_many_forms(tools: Any, names: list[str]) -> None:
-    """Functions, tools, registries, mappings of names, and collections of them."""
+    """Functions, tools, registries, and collections of them."""
     assert names == ToolRegistry.of(tools).names
 
 

@@ -60,7 +60,6 @@ def test_a_tool_can_be_given_other_options() -> None:
         other.neutralize,
     )
     assert (made.name, made.timeout, other()) == ("a", 3, "a")
-    assert ["y"] == ToolRegistry({"y": made}).names
     assert (None, False, True) == (Tool(a).timeout, Tool(a).sequential, Tool(a).neutralize)
 
 
