@@ -99,7 +99,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
     reasoning: int | None = None
     cost: float | None = None
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: Usage | None) -> Usage:
+        if other is None:
+            return self
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
         sums: dict[str, Any] = {name: a if b is None else b if a is None else a + b for name, a, b in pairs}
         if sums["total"] is not None:
@@ -112,11 +114,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
         if self.total is None and (self.input is not None or self.output is not None):
             return (self.input or 0) + (self.output or 0)
         return self.total
-
-
-def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Return the sum of both. Returns None if both are None."""
-    return one if other is None else other if one is None else one + other
 
 
 # Source events, into which adapters convert a provider's stream. All providers share one closed union.
@@ -648,12 +645,6 @@ def json_schema(types: Any = UIEvent) -> dict[str, Any]:
     return inlined
 
 
-def call_id_of(event: Event) -> str | None:
-    """Return the id of the call to which the event belongs. None if it belongs to no call."""
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
-
-
 # The sizes of events in memory.
 
 
@@ -743,15 +734,15 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     """Yield events, with adjacent events of tools sorted by call. The events of one call keep their order."""
-    order: dict[str | None, int] = {}
+    order: dict[str, int] = {}
     for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
         if not is_report:  # move `partial` events after the texts around them: their position depends on the chunks
             runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
             members = [event for grow, part in runs for event in (sorted(part, key=_is_of_output) if grow else part)]
         for event in members:
-            order.setdefault(call_id_of(event), len(order))
-        yield from sorted(members, key=lambda event: order[call_id_of(event)]) if is_report else members
+            order.setdefault(_call_id(event), len(order))
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if is_report else members
 
 
 def _is_of_output(event: Event) -> bool:
@@ -760,6 +751,11 @@ def _is_of_output(event: Event) -> bool:
 
 def _is_of_call(event: Event) -> bool:  # errors of the stream and of malformed calls have no `call`
     return isinstance(event, Error) and event.call is not None
+
+
+def _call_id(event: Event) -> str:
+    call = getattr(event, "call", None)
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
 
 
 def _normalized(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:

@@ -330,7 +330,8 @@ class EmulatedReply(Replies):
                 decision, usage = await self._ask_for_decision()
             finally:
                 self.think(False)
-            self._hidden_usage = events.add_usage(self._hidden_usage, usage)
+            if usage is not None:
+                self._hidden_usage = usage + self._hidden_usage
             if isinstance(decision, events.SourceError):
                 yield [*self._usage_events(), decision]
                 return

@@ -50,7 +50,6 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
-    add_usage,
 )
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
@@ -432,7 +431,7 @@ class StreamMachine:
     @property
     def tokens_used(self) -> int | None:
         """The number of tokens of the run, including the open step. None if no provider has reported usage."""
-        usage = add_usage(self.usage, self._turn_usage)
+        usage = self.usage if self._turn_usage is None else self._turn_usage + self.usage
         return None if usage is None else usage.tokens
 
     @property
@@ -499,7 +498,7 @@ class StreamMachine:
                 events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not (self._is_open or self._ending.requested):
                 # This usage arrives after the end of its turn.
-                self.usage = add_usage(self.usage, usage)
+                self.usage = usage + self.usage
                 events.append(UsageReport(usage))
             case ChainCompleted(conversation_id):
                 if self._is_open:  # older formats do not report the end of a turn
@@ -654,7 +653,7 @@ class StreamMachine:
     def _report_usage(self) -> list[UIEvent]:
         events: list[UIEvent] = [UsageReport(usage, model=model) for model, usage in self._usage_of_others]
         if self._turn_usage is not None:
-            self.usage = add_usage(self.usage, self._turn_usage)
+            self.usage = self._turn_usage + self.usage
             events.append(UsageReport(self._turn_usage))
         self._turn_usage, self._usage_of_others = None, []
         return events
@@ -673,7 +672,7 @@ class StreamMachine:
             return [], shown or ""
         if self._turn_usage is not None:
             self._usage_of_others.append((model, self._turn_usage))
-            self.usage = add_usage(self.usage, self._turn_usage)
+            self.usage = self._turn_usage + self.usage
             self._turn_usage = None
         self.pending = [call for call in self.pending if call.id not in self._turn.native.unanswerable]
         self.runnable, self._released = [], 0

@@ -38,7 +38,6 @@ from streamtools.events import (
     UsageReport,
     ValidPartial,
     Warning,
-    add_usage,
     weigh,
 )
 from streamtools.history import ProviderItem, TextPart, Thought
@@ -249,7 +248,7 @@ class Collector:
                     self.size += len(event.raw or "")
                     result.warnings.append(event)
             case UsageReport(usage):
-                result.usage = add_usage(result.usage, usage)
+                result.usage = usage + result.usage
             case StepEnd():
                 result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
