@@ -20,7 +20,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from streamtools.events import UIEvent, read_ui_event
+from streamtools.events import ApprovalRequested, UIEvent, read_ui_event
 from streamtools.tools.redis_client import open_client
 from tests.cluster.network import Relay
 from tests.cluster.worker import Plan, Setting, note_waits, work
@@ -270,9 +270,9 @@ class _Episode:
             async def take(data: Any, first: int = first, count: int = count) -> bool:
                 event = read_ui_event(msgspec.json.encode(data))
                 reading.events.append(event)
-                if event.type == "approval-requested" and plan.id not in self.approved:
-                    self.approved.add(plan.id)
-                    group.start_soon(self._approve, plan, random.Random(dice.random()))
+                if isinstance(event, ApprovalRequested) and event.call.id not in self.approved:
+                    self.approved.add(event.call.id)
+                    group.start_soon(self._approve, plan, event.call.id, random.Random(dice.random()))
                 reading.is_over = event.type == "done"
                 return reading.is_over or len(reading.events) - first >= count
 
@@ -280,16 +280,16 @@ class _Episode:
             await self._ask(dice.randrange(3), take, do="read", run=plan.id, after=after)
             await anyio.sleep(0.02)
 
-    async def _approve(self, plan: Plan, dice: random.Random) -> None:
+    async def _approve(self, plan: Plan, call: str, dice: random.Random) -> None:
         answer = ""
         while not answer.startswith(("ok", "DecisionRefused")):
-            answer = await self._tell("approve", plan, 0.1 * dice.random(), dice.randrange(3))
+            answer = await self._tell("approve", plan, 0.1 * dice.random(), dice.randrange(3), call)
 
-    async def _tell(self, kind: str, plan: Plan, delay: float, worker: int) -> str:
+    async def _tell(self, kind: str, plan: Plan, delay: float, worker: int, call: str = "") -> str:
         await anyio.sleep(delay)
         asked = Asked(kind, plan.id, self.now, worker=worker)
         self.history.asked.append(asked)
-        asked.answer = await self._ask(worker, do=kind, run=plan.id, call=f"call-{plan.id}")
+        asked.answer = await self._ask(worker, do=kind, run=plan.id, call=call)
         asked.over = self.now
         return asked.answer
 
