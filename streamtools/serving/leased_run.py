@@ -108,18 +108,14 @@ class LeasedRun:
 
     @property
     def has_only_end(self) -> bool:
-        """Whether all events but the last one are written, and the end of the run must be written next."""
-        return self.final is not None and not self._pending and self.ended_at is None and not self.is_fenced
-
-    @property
-    def has_only_release(self) -> bool:
-        """Whether all events are written, and the run must be handed over next."""
-        return self.is_released and not self._pending and not self.is_fenced
+        """Whether all events but `done` are written, and the run must end or be handed over next."""
+        has_end = self.is_released or (self.final is not None and self.ended_at is None)
+        return has_end and not self._pending and not self.is_fenced
 
     @property
     def is_dirty(self) -> bool:
         """Whether the writing task still has something to do for the run."""
-        return bool(self._pending) or self.has_only_end or self.has_only_release or self.needs_check
+        return bool(self._pending) or self.has_only_end or self.needs_check
 
     @property
     def is_safely_stored(self) -> bool:
@@ -173,13 +169,11 @@ class LeasedRun:
     def rewind(self, last: int, epoch: int) -> None:
         """Make the events after `last`, which the server has lost, pending again, under the new `epoch`."""
         self.ended_at = None
-        while self._pending and self._pending[0][0] <= last:
-            self._pending_size -= len(self._pending.popleft()[1])
-        lost = [(seq, data) for _, seq, data in self._written if seq > last]
+        events = [*((seq, data) for _, seq, data in self._written), *self._pending]
         self._written.clear()
         self._written_size = 0
-        self._pending.extendleft(reversed(lost))
-        self._pending_size += sum(len(data) for _, data in lost)
+        self._pending = deque((seq, data) for seq, data in events if seq > last)
+        self._pending_size = sum(len(data) for _, data in self._pending)
         self.written, self.epoch = last, epoch
         first = self._pending[0][0] if self._pending else self.final[0] if self.final else last + 1
         self.may_have_gap = first > last + 1

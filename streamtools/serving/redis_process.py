@@ -164,13 +164,10 @@ class RedisProcess:
                 if run.needs_check:
                     await self._reclaim(run)
             await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
-            for run in runs:
-                if run.has_only_release:
-                    await self._release(run)
             async with anyio.create_task_group() as group:
                 for run in runs:
                     if run.has_only_end:
-                        group.start_soon(self._write_end, run)
+                        group.start_soon(self._release if run.is_released else self._write_end, run)
         finally:
             self._dirty |= {run.key: run for run in runs if run.is_dirty}
 

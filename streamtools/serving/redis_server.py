@@ -155,16 +155,12 @@ class RedisMessages:
         """Handle a message from the stream of this process."""
         try:
             message = msgspec.json.decode(data, type=dict[str, Any])
-            match message["kind"]:
-                case "wake":
-                    pass
-                case "answer":
-                    if (pending := self._pending.get(message["id"])) is not None:
-                        arrived, answer = pending
-                        answer.update(message["answer"])
-                        arrived.set()
-                case _:
-                    self._tasks.start_soon(self._handle, message)
+            if message["kind"] == "answer" and (pending := self._pending.get(message["id"])) is not None:
+                arrived, answer = pending
+                answer.update(message["answer"])
+                arrived.set()
+            elif message["kind"] not in ("answer", "wake"):
+                self._tasks.start_soon(self._handle, message)
         except Exception as error:  # another version of streamtools may have sent it; later messages must still be read
             log.warning("message_not_read", **loggable(error))
 
