@@ -126,11 +126,6 @@ class RedisStore(Checked):
         return self._settings.lease
 
     @property
-    def keep(self) -> float:
-        """Seconds for which a run is kept after its end, or after its last question has expired."""
-        return self._settings.keep
-
-    @property
     def recovers(self) -> bool:
         """Whether a lost run may be continued."""
         return self._recover is not None
@@ -293,13 +288,8 @@ class RedisStore(Checked):
         Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """
         server = (await self._process_of(run.id, run.owner)).server
-        written = b"" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
-        fields = [f"decision:{id}" for id in ids]
-        found = await server.store(log_key(run.owner, run.id), f"decision:{call_id}", written, read=fields)
-        if not found:
-            raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
-        return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
+        return await _decisions(server, log_key(run.owner, run.id), ids, call_id, decision)
 
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
@@ -392,7 +382,8 @@ class RedisStore(Checked):
                 if resumes:
                     stream = await self._resume_lost(lost)
                 elif self._recover is not None:
-                    lost = replace(lost, decisions=await self._decisions(process, leased, events))
+                    ids = [event.call.id for event in events if isinstance(event, Call)]
+                    lost = replace(lost, decisions=await _decisions(process.server, leased.key, ids))
                     stream = await awaited(self._recover(lost))
             if stream is None or leased.is_fenced:
                 await close(stream)
@@ -412,15 +403,19 @@ class RedisStore(Checked):
         observing.report("runs.recovered")
         return True
 
-    async def _decisions(
-        self, process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]
-    ) -> dict[str, Decision]:
-        """Return the decisions about the calls of a run, by call id."""
-        ids = [event.call.id for event in events if isinstance(event, Call)]
-        if not ids:
-            return {}
-        found = await process.server.retry("HMGET", leased.meta_key, *(f"decision:{id}" for id in ids))
-        return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
+
+async def _decisions(
+    server: RedisServer, key: str, ids: Sequence[str], call_id: str = "", decision: Decision | None = None
+) -> dict[str, Decision]:
+    """Store a decision about a call of a run, if there is one. Returns the decisions about the calls `ids`.
+
+    Raises `RunNotFound` if the run is not kept any more.
+    """
+    written = b"" if decision is None else msgspec.json.encode(decision)
+    found = await server.store(key, f"decision:{call_id}", written, read=[f"decision:{id}" for id in ids])
+    if not found:
+        raise RunNotFound("The run is not kept any more.")
+    return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=False) if data}
 
 
 def server_of(owner: str, names: Iterable[str]) -> str:
@@ -523,7 +518,7 @@ class RedisJournal(Journal):
             return
         data = event.to_json().encode()
         if type(event) is Done:
-            self._leased.keep = self._run.keep_for(self._store.keep)
+            self._leased.keep = self._run.keep_for(self._process.server.settings.keep)
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
