@@ -155,9 +155,10 @@ class RedisProcess:
 
     async def _write(self) -> None:
         """Do a step of the first task: write the pending events and the ends of runs."""
-        if not self._dirty:
+        if not self._dirty:  # waiting is a step that succeeds, so a later failure is not the end of a long outage
             self._has_dirty = anyio.Event()
             await self._has_dirty.wait()
+            return
         runs = [self._dirty.pop(key) for key in list(self._dirty)[:_MAX_RUNS_PER_WRITE]]
         try:
             for run in runs:
