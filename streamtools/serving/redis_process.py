@@ -119,7 +119,8 @@ class RedisProcess:
                     log.warning("redis_unreachable", **loggable(error))
                 on_failure(now - failing_since > self._settings.max_outage)
                 await anyio.sleep(pause)
-                pause = min(2 * pause, LAST_RETRY_S)
+                # At most a third of the lease, so that this process renews its leases before another one takes over.
+                pause = min(2 * pause, LAST_RETRY_S, self._settings.lease / 3)
 
     async def _end_with_group(self, scope: anyio.CancelScope) -> None:
         """When the task group is cancelled, wait for the ends of the runs, then cancel `scope`."""
