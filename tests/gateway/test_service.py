@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -322,18 +322,23 @@ async def test_a_slow_client_slows_the_upstream() -> None:
 
 
 async def test_answers_have_a_time_limit() -> None:
+    """On a slow machine, the limit may pass before the head of the response: then the status is 504."""
     held = Loopback([stream(["So it is."], None, done=False)], hold=True)
     for client in ("openai", "anthropic"):
-        async with gateway(held, longest=0.5, keep_alive=0.02) as (http, _):
+        async with gateway(held, longest=0.3) as (http, _):
             response = await http.post(PATHS[client], json=request(client))
-            assert b": keep-alive" in response.content
             assert b'"error"' in response.content
             response = await http.post(PATHS[client], json=request(client, streamed=False))
             assert response.status_code in (502, 504)
-        async with gateway(held, longest=0.2, mode="native") as (http, _):
-            if client == "openai":
-                with pytest.raises(httpx.RemoteProtocolError):
-                    await http.post(PATHS[client], json=request(client))
+    async with gateway(held, longest=0.3, mode="native") as (http, _):
+        with suppress(httpx.RemoteProtocolError):
+            assert (await http.post(PATHS["openai"], json=request("openai"))).status_code == 504
+
+
+async def test_a_silent_answer_is_kept_alive() -> None:
+    held = Loopback([stream(["So it is."], None, done=False)], hold=True)
+    async with gateway(held, longest=2.0, keep_alive=0.02) as (http, _):
+        assert b": keep-alive" in (await http.post(PATHS["openai"], json=request("openai"))).content
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
