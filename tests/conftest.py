@@ -77,6 +77,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 test.add_marker(loops)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests with Redis on trio, because redis-py runs on asyncio only."""
+    parameters = [[*item.callspec.params.values()] if hasattr(item, "callspec") else [] for item in items]
+    items[:] = [
+        item for item, values in zip(items, parameters, strict=True) if not ("redis" in values and "trio" in values)
+    ]
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Report a test once in a worker, without its start, setup, teardown and finish.
 

@@ -115,11 +115,8 @@ def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, url: str | None, anyio_backend_name: str) -> Site:
-    site = Site(tmp_path, url)
-    if site.is_redis and anyio_backend_name == "trio":
-        pytest.skip("redis-py runs on asyncio only")
-    return site
+def site(tmp_path: Path, url: str | None) -> Site:
+    return Site(tmp_path, url)
 
 
 async def read(run: Run) -> str:

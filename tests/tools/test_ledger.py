@@ -41,10 +41,8 @@ DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error
 @pytest.fixture(
     params=["memory", "file", *(pytest.param(each, marks=pytest.mark.servers) for each in ("postgres", "redis"))]
 )
-def make_ledger(request: pytest.FixtureRequest, tmp_path: Path, anyio_backend_name: str) -> MakeLedger:
+def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
     """Create a new ledger of each kind."""
-    if request.param == "redis" and anyio_backend_name == "trio":
-        pytest.skip("redis-py runs on asyncio only")
     numbers = count()
 
     @asynccontextmanager
