@@ -86,7 +86,7 @@ async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
     broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
     good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
     async with silent, broken, good:
-        times = {silent.url: Timeouts(first_byte=0.05)}
+        times = {silent.url: Timeouts(first_byte=0.5)}  # enough to send the request on a slow machine
         first, *others = [
             OpenAIChat("m", base_url=url, api_key="", retries=0, timeout=times.get(url, Timeouts()))
             for url in ("http://127.0.0.1:9", silent.url, broken.url, good.url)

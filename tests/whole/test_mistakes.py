@@ -175,7 +175,6 @@ WRITTEN = {
     'parse({"content": "a"})': "TypeError: a str or an iterable of deltas, got dict",
     'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
     'ScriptedModel("abc")': "TypeError: a list of answers, such as ['abc'], got 'abc'",
-    'shipped()["tilde_call"]': "KeyError: 'tilde_call'; there are cut-call, : did you mean 'tilde-call'?",
     'Runs("redis://a")': "TypeError: write RedisStore('redis://a')",
     'asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk")': "ValueError: got 'ai-sdk'; did you mean 'ai_sdk'?",
     "asgi.event_stream_response(LOCAL_CHAT, format=3)": "TypeError: a name, an encoder or a function that makes one",
