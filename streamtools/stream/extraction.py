@@ -41,9 +41,8 @@ def extract_tool_calls(
 
     `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama. It may also
     be a message, a list of content blocks, a list of calls, or a text. It is a dict or an object of an SDK. None is a
-    response without calls. `tools` is a registry, tools, functions, or a mapping of names to functions, as for
-    `ToolStream`. It may also be tool definitions as dicts in the format of any provider. `StreamMachine` describes the
-    other parameters.
+    response without calls. `tools` is a registry, tools or functions, as for `ToolStream`. It may also be tool
+    definitions as dicts in the format of any provider. `StreamMachine` describes the other parameters.
 
     Raises `UnreadableSource` for any other response, and TypeError for invalid `tools`.
 
@@ -66,8 +65,6 @@ def extract_tool_calls(
 
 def _as_tools(tools: Any) -> Any:
     """Convert the functions in `tools` to tools. Tool definitions are returned unchanged."""
-    if isinstance(tools, Mapping):
-        return ToolRegistry(tools) if all(map(callable, tools.values())) else tools
-    if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | ToolRegistry):
+    if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | Mapping | ToolRegistry):
         return [_as_tools(item) for item in tools]
     return ToolRegistry(tools) if callable(tools) and not isinstance(tools, Tool) else tools

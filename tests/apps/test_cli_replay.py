@@ -86,7 +86,7 @@ def test_tools_run_the_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert "· 2 calls: 2 executed ·" in shown
 
 
-@pytest.mark.parametrize("name", ["tools", "get_weather", "[get_weather]", "{'get_weather': get_weather}"])
+@pytest.mark.parametrize("name", ["tools", "get_weather", "[get_weather]"])
 def test_tools_are_imported_from_the_current_directory(
     name: str, tool_modules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
