@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -71,7 +71,7 @@ class Site:
     def store(self, client: object) -> Runs:
         return Runs(RedisStore(client, **self._options), resume=self._resume)
 
-    async def read(self, is_at: Callable[[UIEvent, Run], bool]) -> list[UIEvent]:
+    async def read(self, is_at: Callable[[UIEvent, Run], bool | Awaitable[bool]]) -> list[UIEvent]:
         """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
         events: list[UIEvent] = []
         async with self.processes() as (here, there):
@@ -80,7 +80,7 @@ class Site:
             with anyio.fail_after(20):
                 async for event in found.attach():
                     events.append(event)
-                    if not self.losses and is_at(event, run):
+                    if not self.losses and await awaited(is_at(event, run)):
                         self.cut.cut()
                 self.cut.restore()
                 await run.stop()
@@ -117,20 +117,27 @@ async def test_a_tool_of_a_crashed_process(
 ) -> None:
     """It runs again only if it is idempotent, with the same id. Otherwise, or without it, its outcome is unknown."""
     ids: list[str] = []
+    begun = anyio.Event()
 
     async def slow(context: ToolContext) -> str:
         """Work."""
         ids.append(context.call_id)
+        begun.set()
         if len(ids) == 1:
             await anyio.sleep_forever()
         return "done"
+
+    async def is_running(event: UIEvent, run: Run) -> bool:
+        if is_executing := isinstance(event, Executing):
+            await begun.wait()
+        return is_executing
 
     def make(**more: Any) -> Any:
         model = ScriptedModel(["Done."] if more else [calls(("slow", {}))])
         return chat(model, ASK, tools=[Tool(slow, idempotent=idempotent)] if is_known or not more else [], **more)
 
     with collecting() as collected, caplog.at_level("INFO", "streamtools.serving"):
-        events = await Site(server, prefix, make).read(lambda event, run: isinstance(event, Executing))
+        events = await Site(server, prefix, make).read(is_running)
 
     runs_again = idempotent and is_known
     assert ids == ["n0"] * (2 if runs_again else 1)
