@@ -96,10 +96,20 @@ class LeasedRun:
                     await self.renew()
             elif not (self.logs_first and self._pending):
                 break
-            self._all_written = anyio.Event()
-            with anyio.move_on_after(_LEASE_CHECK_INTERVAL_S):
-                await self._all_written.wait()
+            await self._wait_for_writes()
         return self.is_fenced
+
+    async def wait_for_room(self) -> None:
+        """Wait until the pending events are at most half of the limits, or another process has taken the run over."""
+        while not self.is_fenced and (
+            len(self._pending) > _MAX_PENDING_EVENTS / 2 or self._pending_size > _MAX_PENDING_BYTES / 2
+        ):
+            await self._wait_for_writes()
+
+    async def _wait_for_writes(self) -> None:
+        self._all_written = anyio.Event()
+        with anyio.move_on_after(_LEASE_CHECK_INTERVAL_S):
+            await self._all_written.wait()
 
     @property
     def is_full(self) -> bool:

@@ -511,6 +511,12 @@ class RedisJournal(Journal):
         if not await server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
+    async def copy(self, earlier: Iterable[UIEvent]) -> None:
+        """Write the events in the speed of the server. A run with too many pending events would be stopped."""
+        for event in earlier:
+            await super().copy((event,))
+            await self._leased.wait_for_room()
+
     def _append(self, event: UIEvent) -> None:
         if self._run.is_cut and self._run.outlives_process:
             self._leased.is_released = True

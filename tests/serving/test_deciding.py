@@ -24,6 +24,7 @@ from streamtools.errors import DecisionRefused, RunNotFound
 from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
+from streamtools.serving import leased_run
 from streamtools.tools import Answer, Approve, Decision, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs_logs import Log
@@ -751,6 +752,16 @@ async def test_a_run_is_kept_as_long_as_its_continuation(site: Site) -> None:
         for runs in (one, two):
             for run_id in (waiting.id, run.id):
                 assert run.id == (await runs.find(run_id, owner="ann")).id
+
+
+async def test_a_long_run_is_continued(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are written again, although a process may not have so many events that are not written yet."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs, [*(f"word {number} " for number in range(300)), *PAY])
+        monkeypatch.setattr(leased_run, "_MAX_PENDING_EVENTS", 20)
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert "finished" == (await run.wait()).reason
+        assert "Done." == (await read(run))[-5:]
 
 
 async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site: Site) -> None:
