@@ -29,7 +29,7 @@ from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event, weigh
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_protocol as scripts
-from streamtools.serving.event_log import WaitingReaders
+from streamtools.serving.event_log import WaitingReaders, split_key
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_protocol import RunState
 from streamtools.serving.redis_server import FIRST_RETRY_S, LAST_RETRY_S, RedisMessages, RedisServer, milliseconds
@@ -259,10 +259,11 @@ class RedisProcess:
 
     async def claim(self, key: str, epoch: int | None = None) -> Sequence[int] | None:
         """Claim a run. Pass its `epoch` if this process already drives it. Returns the reply of the script `CLAIM`."""
-        log, meta, _ = self.server.keys.of_run(key)
-        args = self.id, milliseconds(self._settings.lease), key, "" if epoch is None else epoch
+        owner, run_id = split_key(key)
+        times = milliseconds(self._settings.lease), milliseconds(self._settings.keep)
+        args = self.id, *times, key, run_id, "" if epoch is None else epoch
         claimed: Sequence[int] | None
-        claimed = await self.server.run_script(scripts.CLAIM, (log, meta, self.server.keys.running), *args)
+        claimed = await self.server.run_script(scripts.CLAIM, self.server.keys.changed_by(owner, run_id), *args)
         return claimed
 
     # Reading.

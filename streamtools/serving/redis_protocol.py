@@ -91,7 +91,7 @@ class Keys:
         return OwnerKeys(stem + "kept", stem + "runs", stem + "conversations", stem + "running")
 
     def changed_by(self, owner: str, run_id: str) -> list[str]:
-        """Return the keys that BEGIN and END of a run change.
+        """Return the keys that BEGIN, CLAIM and END of a run change.
 
         The last of them are the log and the meta of the run, then those of each run that it continues.
         """
@@ -139,6 +139,22 @@ end
 """
 )
 """Checks the invariants 1, 3 and 4 for the next events of a run."""
+
+_LET_EXPIRE = """
+local function let_expire(key, id, keep)
+  local running, kept, runs, conversations, of_owner = unpack(KEYS)
+  redis.call('ZREM', running, key)
+  redis.call('SREM', of_owner, id)
+  for i = 6, #KEYS do redis.call('PEXPIRE', KEYS[i], keep) end
+  local longest = math.max(keep, redis.call('PTTL', kept))
+  redis.call('SET', kept, '', 'PX', longest)
+  if redis.call('SCARD', of_owner) == 0 then
+    redis.call('PEXPIRE', runs, longest)
+    redis.call('PEXPIRE', conversations, longest)
+  end
+end
+"""
+"""Ends the state `running` of a run. `KEYS`: `Keys.changed_by`. See the invariant 5."""
 
 BEGIN = (
     _NOW
@@ -202,22 +218,15 @@ is allowed (1 or 0), number of events, and the events.
 
 END = (
     _MAY_WRITE
+    + _LET_EXPIRE
     + """
-local running, kept, runs, conversations, of_owner, log, meta = unpack(KEYS)
+local log, meta = unpack(KEYS, 6)
 local token, keep, key, id, seq, done, may_have_gap, result = unpack(ARGV)
 local last = last_of(log)
 if not may_write(meta, token, tonumber(seq), last, may_have_gap) then return 0 end
 if redis.call('HSETNX', meta, 'ended', result) == 0 then return last end
 if tonumber(seq) > last then redis.call('XADD', log, seq .. '-0', string.match(token, '^%d+'), done) end
-redis.call('ZREM', running, key)
-redis.call('SREM', of_owner, id)
-for i = 6, #KEYS do redis.call('PEXPIRE', KEYS[i], keep) end
-local longest = math.max(keep, redis.call('PTTL', kept))
-redis.call('SET', kept, '', 'PX', longest)
-if redis.call('SCARD', of_owner) == 0 then
-  redis.call('PEXPIRE', runs, longest)
-  redis.call('PEXPIRE', conversations, longest)
-end
+let_expire(key, id, keep)
 return tonumber(seq)
 """
 )
@@ -273,11 +282,15 @@ the run.
 CLAIM = (
     _NOW
     + _LAST
+    + _LET_EXPIRE
     + """
-local log, meta, running = unpack(KEYS)
-local process, lease, key, current = unpack(ARGV)
+local running, log, meta = KEYS[1], unpack(KEYS, 6)
+local process, lease, keep, key, id, current = unpack(ARGV)
 local stored = redis.call('HMGET', meta, 'token', 'ended')
-if not stored[1] or stored[2] then
+if not stored[1] then  -- it was handed over, and not claimed in the time `keep`
+  let_expire(key, id, keep)
+  return
+elseif stored[2] then
   redis.call('ZREM', running, key)
   return
 end
@@ -308,8 +321,8 @@ Returns the new epoch, the last `seq`, and the number of processes of the run th
 run over, the last two integers are the milliseconds since the lease was renewed or the run was handed over, and 1 after
 a crash. Otherwise these are 0. Returns nothing if another process drives the run, or the run has ended or is unknown.
 
-`KEYS`: log, meta, running. `ARGV`: process id, lease in milliseconds, key of the run, and the current epoch if the
-calling process drives the run, otherwise `''`.
+`KEYS`: `Keys.changed_by`. `ARGV`: process id, lease in milliseconds, milliseconds until keys expire, key of the run,
+run id, and the current epoch if the calling process drives the run, otherwise `''`.
 """
 
 RELEASE = (

@@ -531,3 +531,20 @@ async def test_a_run_waits_for_a_process(server: RedisServer, prefix: str) -> No
         with anyio.fail_after(20):
             result = await (await there.find(run.id, owner="ann")).wait()
     assert result.text == "It is sunny in Oslo, and it is sunny in Rome as well."
+
+
+async def test_a_run_that_no_process_takes_over_expires(server: RedisServer, prefix: str) -> None:
+    """It then no longer counts as a running run of its user."""
+    site = Site(server, prefix, weather_chat("text", None, 3), keep=0.1)
+    async with site.store(server.url) as here:
+        run = await here.start(site.make(), owner="ann")
+        await anext(run.attach())
+    async with open_client(server.url) as client:
+        with anyio.fail_after(20):
+            while await client.execute("EXISTS", f"{prefix}:{{{run.journal.key}}}:meta"):
+                await anyio.lowlevel.checkpoint()
+            async with site.store(server.url):
+                while await client.execute("EXISTS", f"{prefix}:running"):
+                    await anyio.lowlevel.checkpoint()
+                while await client.execute("KEYS", f"{prefix}:{{*"):
+                    await anyio.lowlevel.checkpoint()
