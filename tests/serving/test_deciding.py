@@ -756,8 +756,9 @@ async def test_a_run_is_kept_as_long_as_its_continuation(site: Site) -> None:
 
 async def test_a_long_run_is_continued(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its events are written again, although a process may not have so many events that are not written yet."""
+    turn: Any = PAY
     async with site.open() as runs:
-        waiting = await site.ask(runs, [*(f"word {number} " for number in range(300)), *PAY])
+        waiting = await site.ask(runs, [*(f"word {number} " for number in range(300)), *turn])
         monkeypatch.setattr(leased_run, "_MAX_PENDING_EVENTS", 20)
         run = await runs.decide(waiting.id, "n0", True, owner="ann")
         assert "finished" == (await run.wait()).reason
