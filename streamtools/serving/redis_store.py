@@ -245,7 +245,7 @@ class RedisStore(Checked):
             )
             if token is not None:
                 name = conversation.decode() or None
-                run = RemoteRun(process, run_id, owner, conversation=name, note=json.loads(note))
+                run = RemoteRun(self, process, run_id, owner, conversation=name, note=json.loads(note))
                 run.copied, run.trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
                 if run.load(result):
                     run.mark_finished()
@@ -558,7 +558,7 @@ class RedisJournal(Journal):
         if not self._leased.is_released:
             run = self._run
             self._run.continued = RemoteRun(
-                self._process, run.id, run.owner, conversation=run.conversation, note=run.note
+                self._store, self._process, run.id, run.owner, conversation=run.conversation, note=run.note
             )
         return None
 
@@ -566,8 +566,10 @@ class RedisJournal(Journal):
 class RemoteRun(Run):
     """A run that another process drives or has driven. The object is also the log from which its readers read."""
 
-    def __init__(self, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
-        super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
+    def __init__(
+        self, store: RedisStore, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any
+    ) -> None:
+        super().__init__(None, run_id, owner, self, conversation=conversation, note=note, place=store)
         self.outlives_process = True
         self.stop_requested = False
         """Whether a user has stopped the run. Its process may have ended before it could stop it."""
@@ -602,13 +604,13 @@ class RemoteRun(Run):
         return self._final.result
 
     async def stop(self) -> None:
-        if self.ended:
-            return
-        self._process.in_background(self._request_stop)  # also if the caller is cancelled
-        with anyio.move_on_after(4 * self._process.server.settings.lease):  # enough to end the run of a crashed process
-            await self.wait()
         if not self.ended:
-            raise OwnerUnreachable("The run was requested to stop, but has not ended yet.")
+            self._process.in_background(self._request_stop)  # also if the caller is cancelled
+            with anyio.move_on_after(4 * self._process.server.settings.lease):  # enough to end a crashed process's run
+                await self.wait()
+            if not self.ended:
+                raise OwnerUnreachable("The run was requested to stop, but has not ended yet.")
+        await self._withdraw_questions()
 
     async def _request_stop(self) -> None:
         """Store the request, for a process that takes the run over, and send it to the driving process."""

@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Never, Protocol, cast
 
 import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable
+from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.serving.event_log import ReadableLog
@@ -32,9 +32,11 @@ from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import (
+    STOPPED,
     Decidable,
     Deciding,
     Decision,
+    Deny,
     Question,
     Suspension,
     check_same,
@@ -50,7 +52,16 @@ NEXT = "~"
 """The id of the run that continues a waiting run is the id of that run and this suffix."""
 
 _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
+_STOPPED = Deny(STOPPED)
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
+
+
+class Place(Protocol):
+    """Stores the runs that wait for decisions, and the decisions: a `RedisStore` or `WaitingRuns`."""
+
+    async def save(self, run: Run, done: Done) -> bool: ...
+
+    async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]: ...
 
 
 class Run(AsyncOnly, Checked, Deciding):
@@ -76,7 +87,7 @@ class Run(AsyncOnly, Checked, Deciding):
         conversation: str | None = None,
         note: Any = None,
         lost: LostRun | None = None,
-        save: Callable[[Run, Done], Awaitable[bool]] | None = None,
+        place: Place | None = None,
     ) -> None:
         self.id = run_id
         self.owner = owner
@@ -114,7 +125,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
-        self._save = save
+        self._place = place
         self._withheld: Done | None = None  # `done`, if it must not be written before the end is stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
@@ -273,12 +284,25 @@ class Run(AsyncOnly, Checked, Deciding):
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
 
-        May be called from any task. Has no effect on a run that has ended or has already sent `done`.
+        If the run has ended and waits for decisions, each open question is denied, and no run continues it. Otherwise,
+        this has no effect on a run that has ended or has already sent `done`. May be called from any task.
         """
         self.cancel()
         await self.wait_here()
         if self.continued is not None:
             await self.continued.stop()
+        await self._withdraw_questions()
+
+    async def _withdraw_questions(self) -> None:
+        if self._place is not None:
+            with suppress(RunNotFound):
+                for question in self.undecided:
+                    self.decisions = await self._place.decide(self, question.call.id, _STOPPED)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether the run was stopped while it waited for decisions."""
+        return _STOPPED in self.decisions.values()
 
     async def wait_here(self) -> None:
         """Wait until this process has ended the run, even if another process continues it."""
@@ -396,8 +420,8 @@ class Run(AsyncOnly, Checked, Deciding):
         stored: StoredEnd | None = None
         try:
             await self._write_end()
-            if self._withheld is not None and self._save is not None:
-                await self._save_and_write(self._withheld, self._save)
+            if self._withheld is not None and self._place is not None:
+                await self._save_and_write(self._withheld, self._place)
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
@@ -417,23 +441,23 @@ class Run(AsyncOnly, Checked, Deciding):
 
         It is written after the end of the run is stored. So no reader gets a question that a crash could lose.
         """
-        if type(event) is Done and self._save is not None and (event.reason == "waiting" or self.id.endswith(NEXT)):
+        if type(event) is Done and self._place is not None and (event.reason == "waiting" or self.id.endswith(NEXT)):
             self._withheld = event
         return event is self._withheld
 
-    async def _save_and_write(self, done: Done, save: Callable[[Run, Done], Awaitable[bool]]) -> None:
+    async def _save_and_write(self, done: Done, place: Place) -> None:
         """Store the end, then write `done`. If that fails, a run that waits ends with an error instead."""
         if not self.journal.last:
             await self.journal.write(Start(self.id))
         done = msgspec.structs.replace(done, seq=self.journal.last + 1)
         try:
             with anyio.fail_after(_STORE_TIMEOUT_S):
-                self.is_stored = await save(self, done)
+                self.is_stored = await place.save(self, done)
             self.is_cut = not self.is_stored
         except Exception as error:
             log.error("run_not_stored", error, run_id=self.id)
             if done.reason == "waiting":
-                self._save = None
+                self._place = None
                 await self.take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
                 await self.take(msgspec.structs.replace(done, reason="failed", seq=0))
                 return

@@ -138,9 +138,8 @@ class Runs(Checked, AsyncOnly):
                 raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
             self._waiting = WaitingRuns(ledger, keep)
         self._place = self._store or self._waiting  # stores the runs that wait, and the decisions about their calls
-        save = None if self._place is None else self._place.save
         self._new_run = partial(
-            Run, event_log=self.log, stop_when_abandoned=stop_when_abandoned, on_end=self._keep_ended, save=save
+            Run, event_log=self.log, stop_when_abandoned=stop_when_abandoned, on_end=self._keep_ended, place=self._place
         )
         self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # see `_chain_of`
 
@@ -294,7 +293,7 @@ class Runs(Checked, AsyncOnly):
         try:
             while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
                 run.decisions = await self._place.decide(run)
-                if run.undecided:
+                if run.undecided or run.is_withdrawn:
                     break
                 run = await self._continue(run)
         except RunNotFound:
@@ -369,7 +368,7 @@ class Runs(Checked, AsyncOnly):
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)
         check_same(call_id, run.decisions[call_id], given)
-        return run if run.undecided else await self._continue(run)
+        return run if run.undecided or run.is_withdrawn else await self._continue(run)
 
     def _chain_of(self, run: Run) -> anyio.Lock:
         """Return the lock that a run shares with the runs that it continues and the runs that continue it."""

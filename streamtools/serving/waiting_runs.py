@@ -69,7 +69,7 @@ class WaitingRuns:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         stored = msgspec.json.decode(row[2], type=StoredRun)
         log = MemoryEventLog(max_events=len(stored.events), max_bytes=None)
-        run = Run(None, run_id, owner, log, conversation=row[1], note=stored.note)
+        run = Run(None, run_id, owner, log, conversation=row[1], note=stored.note, place=self)
         for event in stored.events:
             log.add(run.journal.key, read_ui_event(event))
         run.load(stored.end.encode())

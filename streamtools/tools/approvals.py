@@ -45,6 +45,8 @@ _LONGEST_WAIT = 2_592_000.0  # 30 days, for which a `SQLiteLedger` keeps calls b
 
 EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
+STOPPED = "the run was stopped before a decision arrived"
+"""The reason of the `Deny` decision for a question of a waiting run that was stopped. The run is not continued."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve", forbid_unknown_fields=True):
@@ -132,6 +134,8 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
     """
     if made == Deny(EXPIRED) != given:
         raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+    if made == Deny(STOPPED) != given:
+        raise DecisionRefused(f"the run that asked about call {call_id[:64]!r} was stopped")
     match made, given:
         case (Approve(one), Approve(other)) if None in (one, other) or one == other:
             return

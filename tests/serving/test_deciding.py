@@ -523,6 +523,23 @@ async def until_executed(run: Run) -> None:
                 return
 
 
+@pytest.mark.parametrize("is_found", [False, True])
+async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_found: bool) -> None:
+    """Nothing continues it: no later decision, no lookup, and no deadline."""
+    async with site.open(keep=100_000) as one, site.open(keep=100_000) as two:
+        waiting = await site.ask(one, BOTH)
+        await one.decide(waiting.id, "n0", True, owner="ann")
+        await (await two.find(waiting.id, owner="ann") if is_found else waiting).stop()
+        for runs in (one, two):
+            with pytest.raises(DecisionRefused, match="the run that asked about call 'n1' was stopped"):
+                await runs.decide(waiting.id, "n1", Answer("signed"), owner="ann")
+            assert waiting.id == (await runs.decide(waiting.id, "n0", True, owner="ann")).id
+            site.later += 90_000
+            found = await runs.find(waiting.id, owner="ann")
+            assert (waiting.id, "waiting", True) == (found.id, found.result.reason, found.is_withdrawn)
+    assert ([], 0) == (site.bank.paid, site.continued)
+
+
 async def test_a_stop_by_the_user_is_final(site: Site) -> None:
     """Here, in another process, and after a restart: the same decision does not continue the run again."""
     site.gate = anyio.Event()
