@@ -30,9 +30,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _call([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)], folder)
     (wheel,) = folder.glob("streamtools-*.whl")
     _call([sys.executable, "-m", "venv", str(folder / "env")], folder)
-    _, _, requirement, *others = SET_UP[0].replace('"', "").split()
+    requirement, *others = SET_UP[0].partition(" -e ")[2].replace('"', "").split()
     pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "-q"]
-    _call([*pip, requirement.replace("./streamtools", str(wheel)), *others, "inline-snapshot", "pytest-xdist"], folder)
+    _call([*pip, requirement.replace(".", str(wheel), 1), *others, "inline-snapshot", "pytest-xdist"], folder)
     return folder / "env"
 
 

@@ -1,4 +1,4 @@
-"""The first screen of the README: its program responds with a recording and with a model, its output is correct, its
+"""The first screen of the README: its program responds with a script and with a model, its output is correct, its
 figures match the linked pages, and it stays short.
 """
 
@@ -30,7 +30,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
     module = ModuleType("app")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
-    program = program.replace("speed=1", "speed=0")
+    program = program.replace("delay=0.5", "delay=0")
     exec(compile(program, "README.md", "exec", dont_inherit=True), vars(module))  # our annotations are not evaluated
     async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
         assert 400 == (await client.post(f"{server.url}/chat", content="{")).status_code
@@ -40,7 +40,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
-async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model, it prints the lines of the README in order. `…` marks omitted text."""
     monkeypatch.delenv("MODEL_URL", raising=False)
     events = await ask(monkeypatch)

@@ -36,7 +36,7 @@ def test_every_block_of_code_is_run() -> None:
     """Each block belongs to the project or is one of its commands."""
     assert all("file" in block.notes for block in BLOCKS if block.language == "python")
     assert ["pytest --record-streams=once", "pytest --inline-snapshot=create", "pytest"] == COMMANDS
-    assert ['pip install "./streamtools[web,test]" fastapi'] == SET_UP
+    assert ['source .venv/bin/activate && pip install -e ".[web,test]" fastapi'] == SET_UP
 
 
 @pytest.mark.anyio
