@@ -111,7 +111,9 @@ async def pay(to: str, amount: int, context: ToolContext) -> str:
 
 
 model = OpenAIChat(
-    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
+    os.environ.get("MODEL", "default"),
+    base_url=os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1"),
+    native_tool_calls=False,
 )
 
 

@@ -82,9 +82,6 @@ PAGE = """<!doctype html>
 """
 
 app = FastAPI()
-model = OpenAIChat(
-    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
-)
 
 
 @tool
@@ -102,8 +99,9 @@ async def page() -> HTMLResponse:
 
 def ask(body: bytes) -> Any:
     """Return the chat for a request body, or a recording."""
-    if "MODEL_URL" not in os.environ:
+    if not (url := os.environ.get("MODEL_URL")):
         return replay(shipped()["tilde-call"], tools=[get_weather], speed=1)
+    model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=url, native_tool_calls=False)
     return chat(model, read_messages(json.loads(body)["messages"], client=True), tools=[get_weather])
 
 

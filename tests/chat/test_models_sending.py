@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
+    BedrockConverse,
     GeminiChat,
     HTTPModel,
     OllamaChat,
@@ -194,18 +195,22 @@ def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) ->
     assert url == client(name, base_url=base).url
 
 
-@together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
+@together(
+    "base", ["", "h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"]
+)
 def test_invalid_base_urls(base: str) -> None:
     """They raise when the model is created."""
     with pytest.raises(ValueError, match="`base_url` must begin with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
+    with pytest.raises(ValueError, match=r"For the provider's own server, leave it out\."):
+        BedrockConverse("m", base_url=base, region="us-east-1")
 
 
 def test_invalid_timeouts_and_retries() -> None:
     """Timeouts must be above 0, retries at least 0."""
     with pytest.raises(ValueError, match="first_byte must be a positive number, got 0"):
         Timeouts(first_byte=0)
-    with pytest.raises(ValueError, match="retries must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="retries must be a number of at least 0, got -1"):
         OpenAIChat("m", retries=-1)
     wrong: Any = "content"
     for name in ("send_reasoning", "reasoning_field"):

@@ -444,7 +444,7 @@ class HTTPModel(Checked, ABC):
         if previous_id and options.get("store") is False:
             raise ValueError("With store=False the provider stores no response that `previous_id` could name.")
         self.name = model
-        self.url = _join_url(base_url or self._default_base_url, self._path())
+        self.url = _join_url(self._default_base_url if base_url is None else base_url, self._path())
         """The URL of requests."""
         host = urlsplit(self.url).hostname or ""
         if native_tool_calls is None and calls_natively_at(host):
@@ -552,7 +552,8 @@ def _join_url(base: str, path: str) -> str:
     except (httpx.InvalidURL, ValueError):  # httpx raises these, also for host names that DNS does not allow
         valid = False
     if not valid:  # the message does not contain the URL, which may include a secret
-        raise ValueError("`base_url` must begin with http:// or https:// and a host, without control characters.")
+        rule = "must begin with http:// or https:// and a host, without control characters"
+        raise ValueError(f"`base_url` {rule}. For the provider's own server, leave it out.")
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")
     if not whole.endswith(path):

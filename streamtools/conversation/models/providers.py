@@ -279,7 +279,7 @@ def latitude_request(
     *,
     prompt_path: str = "briefPlanner",
     conversation_uuid: str | None = None,
-    tools: ToolsLike = None,
+    tools: ToolsLike | None = None,
     dialects: Dialects = None,
     **extras: Any,
 ) -> Body:
@@ -350,7 +350,8 @@ class BedrockConverse(HTTPModel):
             raise ValueError("The region is not known. Pass `region=`, or set AWS_REGION.")
         if native_tool_calls is None and base_url is None:
             native_tool_calls = True
-        base_url = base_url or f"https://bedrock-runtime.{self._region}.amazonaws.com"
+        if base_url is None:
+            base_url = f"https://bedrock-runtime.{self._region}.amazonaws.com"
         super().__init__(model, base_url=base_url, native_tool_calls=native_tool_calls, **other_parameters)
         self._credentials = credentials
 
