@@ -219,7 +219,7 @@ def check_number(
         return
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not (is_number and (value > 0 if least is None else value >= least)):  # type: ignore[operator]
-        bound = "a positive number" if least is None else f"{'an integer of ' if whole else ''}at least {least}"
+        bound = "a positive number" if least is None else f"{'an integer' if whole else 'a number'} of at least {least}"
         raise ValueError(f"{name} must be {bound}{' or None' if optional else ''}, got {value!r}")
 
 

@@ -55,7 +55,7 @@ class Example:
 @checked
 def augment_system_prompt(
     base: str | None,
-    tools: ToolsLike,
+    tools: ToolsLike | None,
     dialect: str | Dialect | Sequence[str | Dialect] = "tilde_fence",
     *,
     compact: bool = False,
@@ -96,7 +96,7 @@ def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Ma
 
 
 def few_shot(
-    dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike, examples: Sequence[Example] = ()
+    dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike | None, examples: Sequence[Example] = ()
 ) -> list[dict[str, str]]:
     """Return messages with example calls, for a base model that does not follow instructions.
 

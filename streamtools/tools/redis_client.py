@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from streamtools.errors import described
+
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
 
@@ -22,7 +24,9 @@ _TIMEOUT_S = 5.0
 
 
 def check_url(server: object) -> None:
-    """Raise ValueError for a text that is not the URL of a Redis server."""
+    """Raise ValueError for a text that is not the URL of a Redis server, and TypeError for another kind of object."""
+    if not isinstance(server, str | RedisClient) and not hasattr(server, "connection_pool"):
+        raise TypeError(f"Expected the URL of a Redis server or a redis.asyncio.Redis, got {described(server)}.")
     if isinstance(server, str) and not server.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError(f"write the URL of the Redis server, such as 'redis://localhost:6379', got {server!r}")
 

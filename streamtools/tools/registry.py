@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 from streamtools.calls import new_call_id, read_arguments
@@ -32,7 +33,6 @@ ToolsLike: TypeAlias = Union[
     Callable[..., Any],
     Iterable["ToolsLike"],
     list[object],  # mypy infers this type for a list of two different tools
-    None,
 ]
 """The type of `tools=`: a registry, a tool, a function, or an iterable of these."""
 
@@ -52,7 +52,7 @@ class ToolRegistry(Checked):
     ['weather']
     """
 
-    def __init__(self, *tools: ToolsLike, on_duplicate: OnDuplicate = "replace") -> None:
+    def __init__(self, *tools: ToolsLike | None, on_duplicate: OnDuplicate = "replace") -> None:
         """Register `tools`.
 
         If a tool has the name of a registered tool, it replaces that tool at its position, and a warning is logged.
@@ -65,26 +65,26 @@ class ToolRegistry(Checked):
         self.register(*tools)
 
     @classmethod
-    def of(cls, tools: ToolsLike) -> ToolRegistry:
+    def of(cls, tools: ToolsLike | None) -> ToolRegistry:
         """Return a registry of `tools`. A registry is returned unchanged."""
         return tools if isinstance(tools, ToolRegistry) else cls(tools)
 
-    def register(self, *tools: ToolsLike) -> Self:
+    def register(self, *tools: ToolsLike | None) -> Self:
         """Add tools, functions, or collections of them. Returns the registry.
 
         Raises the errors of `Tool` for a function, and TypeError for an object that cannot be a tool.
         """
-        for given in _tools_in(tools):
+        for given in chain.from_iterable(map(_tools_in, tools)):
             self._add(given)
         return self
 
-    def merge(self, *tools: ToolsLike, prefix: str = "") -> Self:
+    def merge(self, *tools: ToolsLike | None, prefix: str = "") -> Self:
         """Add the tools of a plugin or a server. Returns the registry.
 
         A registered tool is never replaced. If a name is already registered, the added tool is skipped, and a warning
         is logged. `prefix` is prepended to each added name.
         """
-        for given in _tools_in(tools):
+        for given in chain.from_iterable(map(_tools_in, tools)):
             self._add(given.replace(name=prefix + given.name) if prefix else given, "keep")
         return self
 
@@ -236,6 +236,8 @@ def _tools_in(tools: object) -> Iterator[Tool]:
         raise TypeError(_DICT)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):
         for item in tools:
+            if item is None:
+                raise TypeError("`tools` contains None: leave it out, or pass tools=None for no tools")
             yield from _tools_in(item)
     elif callable(tools):
         yield Tool(tools)

@@ -424,7 +424,7 @@ async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> No
     [
         ({"follow_up": "always"}, "follow_up must be one of 'auto', 'never'"),
         ({"teach": "maybe"}, "teach must be one of"),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"max_steps": 0}, "max_steps must be a number of at least 1"),
         ({"tool_choice": "nope"}, "names 'nope'"),
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),

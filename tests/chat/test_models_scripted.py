@@ -73,5 +73,5 @@ async def test_a_delay_is_waited_before_each_delta(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(anyio, "sleep", sleep)
     assert [TextDelta("a"), TextDelta("b"), STOP] == await answer(ScriptedModel([["a", "b"]], delay=0.5))
     assert [0.5] * 3 == waited
-    with pytest.raises(ValueError, match="delay must be at least 0"):
+    with pytest.raises(ValueError, match="delay must be a number of at least 0"):
         ScriptedModel(["a"], delay=-1)

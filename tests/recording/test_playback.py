@@ -51,7 +51,7 @@ def test_a_fault_that_is_not_reached_raises(fault: str) -> None:
 
 
 WRONG: dict[str, tuple[PlaybackOptions, str]] = {
-    "no speed": ({"speed": -1}, "speed must be at least 0, got -1"),
+    "no speed": ({"speed": -1}, "speed must be a number of at least 0, got -1"),
     "no time": ({"read_timeout": -1}, "read_timeout must be a positive number or None, got -1"),
     "before the beginning": ({"cut_after": -1}, "cut_after must be an integer of at least 0 or None, got -1"),
     "no place": ({"stall_after": True}, "stall_after must be an integer of at least 0 or None, got True"),

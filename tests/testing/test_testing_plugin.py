@@ -406,7 +406,7 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
         ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, cut,"),
         ("unplayed='maybe'", "unplayed must be one of 'fail', 'ignore', got 'maybe'"),
         ("allow_hosts='example.org'", "allow_hosts must be a list of hosts, got 'example.org'"),
-        ("speed=-1", "speed must be at least 0, got -1"),
+        ("speed=-1", "speed must be a number of at least 0, got -1"),
     ],
 )
 def test_an_invalid_marker_is_reported(marker: str, message: str, pytester: pytest.Pytester) -> None:

@@ -30,7 +30,7 @@ def other_weather(city: str) -> str:
 
 def test_a_registry_is_chainable_and_keeps_the_order() -> None:
     """Tools are listed in the order of registration."""
-    registry = ToolRegistry(clock).register(weather).register([tool(clock, name="b"), None])
+    registry = ToolRegistry(clock).register(weather).register([tool(clock, name="b")], None)
     assert registry.names == ["clock", "weather", "b"]
     assert registry.names == [each.name for each in registry]
     assert len(registry) == 3

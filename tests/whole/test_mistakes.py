@@ -71,6 +71,7 @@ from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import shipped
 from streamtools.runs import RedisStore
+from streamtools.tools import RedisLedger
 from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
@@ -100,6 +101,7 @@ WRITTEN = {
     "ScriptedModel([QUESTION[0]])": "TypeError: answer 0: a delta must be a text, bytes, an exception or a source",
     'ScriptedModel(["a", ["b", Text("c")]])': 'TypeError: answer 1: such as NativeToolCall("0", "name", {}), got Text',
     "chat(LOCAL, QUESTION, tools=[create()])": "TypeError: got a coroutine: pass functions without calling them",
+    "chat(LOCAL, QUESTION, tools=[None])": "TypeError: `tools` contains None: leave it out",
     'chat(LOCAL, QUESTION, tools="f")': "TypeError: got str: pass functions without calling them, such as tools=[",
     "chat(LOCAL, QUESTION, tools=[Completion])": "TypeError: a tool needs a function, got <class",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
@@ -138,6 +140,8 @@ WRITTEN = {
     "__import__('streamtools.rules.emial')": "ModuleNotFoundError: write `from streamtools.rules import email`",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",
     "streamtools.conversation.OpenAiChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
+    "RedisStore(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
+    "RedisLedger(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
     'RedisStore("localhost:6379")': "ValueError: such as 'redis://localhost:6379', got 'localhost:6379'",
     'OpenAIChat("m", base_ulr="http://x/v1")': "TypeError: has no parameter 'base_ulr'; did you mean 'base_url'?",
     'OpenAIChat("m", timeout="soon")': "TypeError: `timeout` must be a Timeouts, a number of seconds",
@@ -165,7 +169,7 @@ WRITTEN = {
     'chat(LOCAL, [], system="Be brief.")': 'TypeError: \'system\'; write {"role": "system", ...} as the first message',
     'chat(LOCAL, [], request={"few_shot": True})': "TypeError: write request=RequestOptions(few_shot=...)",
     'chat(LOCAL, [], parser={"strict": True})': "TypeError: must be a ParserOptions, such as ParserOptions(strict=...)",
-    'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be at least 1, got '3'",
+    'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be a number of at least 1, got '3'",
     "chat(LOCAL, [], output=Completion())": "TypeError: a type for pydantic or a JSON schema, got Completion(",
     "RunnerOptions(time_out=3)": "TypeError: RunnerOptions() has no parameter 'time_out'; did you mean 'timeout'?",
     "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; the parameters are repeated_calls,",
