@@ -157,15 +157,15 @@ class RedisStore(Checked):
         tasks: TaskGroup,
         running: Mapping[str, Run],
         admit: Callable[[Startable, LostRun], Run],
-        resume_lost: Callable[[LostRun], Awaitable[Startable | None]],
+        resume_lost: Callable[[LostRun], Awaitable[Startable]],
         may_start: Callable[[], bool],
     ) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
         `admit(stream, lost)` returns a run that continues `lost`. The caller starts the returned run.
-        `resume_lost(lost)` returns a stream for a lost run that continues a waiting run, or None. While `may_start()`
-        is False, this process can start no more runs.
+        `resume_lost(lost)` returns a stream for a lost run that continues a waiting run. While `may_start()` is False,
+        this process can start no more runs.
         """
         self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
         self._may_start = may_start
@@ -214,8 +214,7 @@ class RedisStore(Checked):
         if status == b"exists":
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         if status == b"full":
-            limit = max_per_owner
-            raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
+            raise TooManyRuns(f"This owner has reached max_per_owner={max_per_owner}. Wait for the end of a run.")
         process.add_run(leased)
         self._bind_lease(run, process, leased)
 
@@ -366,11 +365,12 @@ class RedisStore(Checked):
         added = missing_events(events, calls) if events else []
         resumes = lost.id.endswith(NEXT) and not _has_answer([*events, *added], lost.copied)
         may_recover = self._recover is not None and not is_ending(events)
-        has_all_events = not events or events[0].seq == 1
-        if lost.attempt > self._max_recoveries or not has_all_events or not (resumes or may_recover):
+        if lost.attempt > self._max_recoveries or not (resumes or may_recover):
             return False
         stream: Startable | None = None
         try:
+            if events and events[0].seq != 1:
+                raise ValueError("Redis does not have the first events of the run any more. Set a higher `max_events`.")
             if lost.copied > leased.written:  # the log does not have all events of the waiting run
                 waiting = await self.find(lost.id.removesuffix(NEXT), owner=lost.owner)
                 lost = replace(lost, events=(await waiting.log_for_next()).events)
@@ -387,6 +387,8 @@ class RedisStore(Checked):
                     stream = await awaited(self._recover(lost))
             if stream is None or leased.is_fenced:
                 await close(stream)
+                if not leased.is_fenced:
+                    log.warning("run_not_continued", run_id=leased.run_id, reason="`recover` returned None")
                 return leased.is_fenced  # another process may have taken the run over meanwhile
             if leased.key in self._running:  # until it is refused: a new run that has the same id
                 raise OwnerUnreachable("This process cannot continue the run yet.")

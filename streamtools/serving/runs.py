@@ -215,7 +215,7 @@ class Runs(Checked, AsyncOnly):
     async def _start(self, run: Run) -> Run:
         limit = self._max_per_owner
         if limit is not None and sum(each.owner == run.owner for each in self._running.values()) >= limit:
-            raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
+            raise TooManyRuns(f"This owner has reached max_per_owner={limit}. Wait for the end of a run.")
         tasks = self._admit(run)
         if self._store is not None:
             try:
@@ -240,10 +240,10 @@ class Runs(Checked, AsyncOnly):
     def _continuation(self, stream: Startable, lost: LostRun) -> Run:
         return self._new_run(stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, lost=lost)
 
-    async def _resume_lost(self, lost: LostRun) -> Startable | None:
+    async def _resume_lost(self, lost: LostRun) -> Startable:
         """Call `resume` again for a continuation whose process has crashed (`lost`)."""
         if self._resume is None or self._place is None:
-            return None
+            raise ValueError("`Runs` has no `resume`. Pass the function in each process that shares the runs.")
         run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
         run.decisions = await self._place.decide(run)
         return await self._resumed(run, lost)
@@ -482,7 +482,7 @@ class Runs(Checked, AsyncOnly):
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
         self._forget_expired()
         if not self._may_start():
-            raise TooManyRuns(f"{self._max_running} runs are in progress; no more are allowed at the same time.")
+            raise TooManyRuns(f"This process has reached max_running={self._max_running}. Wait for the end of a run.")
         if run.journal.key in self._running or run.journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         self._running[run.journal.key] = run

@@ -71,7 +71,7 @@ class Site:
     def store(self, client: object) -> Runs:
         return Runs(RedisStore(client, **self._options), resume=self._resume)
 
-    async def read(self, is_at: Callable[[UIEvent, Run], bool | Awaitable[bool]]) -> list[UIEvent]:
+    async def read(self, is_at: Callable[[UIEvent, Run], Awaitable[bool]]) -> list[UIEvent]:
         """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
         events: list[UIEvent] = []
         async with self.processes() as (here, there):
@@ -80,7 +80,7 @@ class Site:
             with anyio.fail_after(20):
                 async for event in found.attach():
                     events.append(event)
-                    if not self.losses and await awaited(is_at(event, run)):
+                    if not self.losses and await is_at(event, run):
                         self.cut.cut()
                 self.cut.restore()
                 await run.stop()
@@ -107,7 +107,7 @@ def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [each["streamtools"] for each in found if "gap" in each["streamtools"]]
 
 
-def is_last(event: UIEvent, run: Run) -> bool:
+async def is_last(event: UIEvent, run: Run) -> bool:
     return event.seq == run.journal.last
 
 
@@ -360,7 +360,9 @@ HOW = ["raises", "is cancelled", "none", "other run", "fails", "not entered", "n
 
 @pytest.mark.parametrize("most", [3, 10])
 @pytest.mark.parametrize("how", HOW)
-async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix: str, how: str, most: int) -> None:
+async def test_a_run_that_cannot_be_continued_fails(
+    server: RedisServer, prefix: str, how: str, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
     ledger = MemoryLedger()
 
     def make(continue_from: LostRun | None = None) -> Any:
@@ -381,6 +383,45 @@ async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix:
     done = (await Site(server, prefix, make, max_outage=LEASE, ledger=ledger).read(is_last))[-1]
     assert isinstance(done, Done)
     assert done.reason == "failed"
+    assert ("run_not_continued" in caplog.text) == (how not in ("fails", "not entered", "not read"))
+    assert ("`recover` returned None" in caplog.text) == (how == "none")
+
+
+@pytest.mark.parametrize("lacks", ["no `resume`", "the first events"])
+async def test_the_log_says_why_a_decided_run_is_not_continued(
+    server: RedisServer, prefix: str, lacks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process crashes in a decided tool. `recover` is not called."""
+    begun = anyio.Event()
+
+    async def pay() -> None:
+        """Pay."""
+        begun.set()
+        await anyio.sleep_forever()
+
+    def make(answer: Any, messages: Any = (QUESTION,), **more: Any) -> Any:
+        tools, runner = [Tool(pay, requires_approval=True)], RunnerOptions(ledger=ledger)
+        return chat(ScriptedModel([answer]), messages, tools=tools, runner=runner, **more)
+
+    ledger = MemoryLedger()
+    site = Site(server, prefix, make, resume=lambda run: make("Paid.", run.history, resume=run))
+    async with site.processes() as (here, there), open_client(server.url) as client:
+        waiting = await here.start(make(calls(("pay", {}))), owner="ann")
+        await waiting.wait()
+        run = await here.decide(waiting.id, "n0", True, owner="ann")
+        with anyio.fail_after(20):
+            await begun.wait()
+            site.cut.cut()
+            if lacks == "no `resume`":
+                there._resume = None
+            else:
+                await client.execute("XTRIM", f"{prefix}:{{{run.journal.key}}}:log", "MINID", "2")
+            assert "failed" == (await (await there.find(run.id, owner="ann")).wait()).reason
+        site.cut.restore()
+        await run.stop()
+    assert [] == site.losses
+    assert "run_not_continued" in caplog.text
+    assert lacks in caplog.text
 
 
 async def test_a_stop_is_final_without_the_process_of_the_run(server: RedisServer, prefix: str) -> None:
@@ -391,7 +432,7 @@ async def test_a_stop_is_final_without_the_process_of_the_run(server: RedisServe
         found = await there.find(run.id, owner="ann")
         with anyio.fail_after(20):
             async for event in found.attach():
-                if is_last(event, run):
+                if await is_last(event, run):
                     site.cut.cut()
                     break
             await found.stop()
@@ -435,7 +476,7 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
         with anyio.fail_after(20):
             async for event in (await there.find(run.id, owner="ann")).attach():
                 events.append(event)
-                if event.type == ("text" if crash == "in the answer" else "follow-up") and is_last(event, run):
+                if event.type == ("text" if crash == "in the answer" else "follow-up") and await is_last(event, run):
                     site.cut.cut()
             site.cut.restore()
             await run.stop()

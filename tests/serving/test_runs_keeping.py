@@ -138,7 +138,7 @@ async def test_too_many_runs() -> None:
         first = await runs.start(held("a"), owner="ann")
         await runs.start(held("a"), owner="bob")
         source = Script([STOP])
-        with pytest.raises(TooManyRuns, match="2 runs are in progress"):
+        with pytest.raises(TooManyRuns, match="reached max_running=2"):
             await runs.start(ToolStream(source), owner="cy")
         assert (0, 1) == (source.read, source.closed)
         await first.stop()
