@@ -76,8 +76,8 @@ def loggable(error: BaseException) -> dict[str, str]:
 def reason_of(error: BaseException) -> str:
     """Return the message of an exception, without values that the message quotes. It is safe to log.
 
-    Messages of this package are returned unchanged, because they quote only names. If `serving` raised the exception,
-    it has called a built-in function of the application, such as `int`.
+    Messages of this package keep what they quote, because they quote only names. Exceptions that `serving` raised do
+    not: it may have called a built-in function, such as `int`, that the application passed.
     """
     if isinstance(error, PydanticError) or _OWN.match(loggable(error)["raised_at"]):
         return str(without_inputs(error))[:_LONGEST_REASON]

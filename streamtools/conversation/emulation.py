@@ -2,8 +2,9 @@
 
 1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn, unless
    the error is a refusal of tools. The mode `"force"` omits this request.
-2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. An
-   error, or the lack of a required call, also ends the turn. If the tool choice forbids calls, this request is omitted.
+2. The *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the
+   turn. An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is
+   omitted.
 3. The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
    turn instead, if there is one.
 
@@ -13,8 +14,9 @@ The decision request instructs the model to answer with one JSON object. Models 
 after a sentence, between markers or as a JSON string. Some first write a decision and then correct it. Therefore every
 JSON value in the answer is read, and the last decision is used. Text that is not JSON is ignored.
 
-A model may also quote text that looks like a decision. Therefore tool results, tool descriptions and earlier turns are
-neutralized in the decision request: a quotation of them is not read as a decision.
+A model may also quote text that looks like a decision. Therefore the decision request neutralizes tool results, tool
+descriptions and earlier calls. `neutralize_quotations` selects the earlier turns whose text is also neutralized. A
+quotation of neutralized text is not read as a decision.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from streamtools.tools import Tool, ToolChoice
 
 MAX_LENGTH = 256 * 1024
 """The number of characters of an answer that are read. Later characters are ignored."""
-_MAX_FAILURES = 256  # the number of brackets at which no JSON value begins, before the rest is ignored
+_MAX_FAILURES = 256  # the rest is ignored after this many brackets that begin no valid JSON value
 
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
@@ -60,7 +62,7 @@ _DECISIONS = Dialect(
     # A key of a decision such as `"tool`, or a key with an escape such as `"to\u006fl`.
     reserved_patterns=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),
 )
-"""The keys of decisions as a dialect. Text in which this dialect is neutralized is not read as a decision."""
+"""A dialect that reserves the keys of decisions. `neutralize` changes them, so that no decision is read."""
 
 _FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
 _NO_TOOLS = '{"tools":[]}'
@@ -126,10 +128,10 @@ _NESTING = ("options", "generationConfig")  # the objects in which Ollama and Ge
 
 
 def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
-    """Return the decision request for the normal request `ask`.
+    """Return the decision request for the normal request `ask`, without the tool and answer options of `ask`.
 
-    `quote_system` says whether the decision request quotes the application's system prompt. `options` replace options
-    of `ask` with the same names.
+    `quote_system` says whether the decision request quotes the application's system prompt. `options` are merged into
+    the options of `ask`, and replace options with the same names.
     """
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
@@ -288,12 +290,12 @@ _BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible outpu
 
 @dataclass(eq=False, repr=False)
 class EmulatedReply(Replies):
-    """The answer to one request of a chat, as a source of events.
+    """A source of the events of one turn. It sends up to three requests.
 
-    `normal` is the normal request, or None if it is omitted. `ask` is the same request, but with all tools and
-    without a taught dialect. The other two requests are made from `ask`. `probe` creates a state machine with the same
-    parser options as the machine of the run. `think` is called with True when the decision request begins, and with
-    False when it ends.
+    `normal` is the normal request, or None to omit it. It may teach a dialect and omit the tools. `ask` always offers
+    all tools and teaches no dialect. The other two requests are made from `ask`. `probe` creates a state machine with
+    the same parser options as the machine of the run. `think` is called with True when the decision request begins,
+    and with False when it ends.
     """
 
     model: Model
@@ -335,7 +337,7 @@ class EmulatedReply(Replies):
             if isinstance(decision, events.SourceError):
                 yield [*self._usage_events(), decision]
                 return
-            # Whether a call of the tool may run even if the answer contains different decisions.
+            # Maps each tool name to whether its calls may run if the answer contains different decisions.
             safe = {tool.name: not tool.requires_approval and tool.trust == "text" for tool in ask.tools}
             calls = [call for call in decision.calls if call.name in safe]
             warnings.append(events.SourceWarning(Code.EMULATED, EMULATED))
@@ -418,7 +420,7 @@ class EmulatedReply(Replies):
         if isinstance(event, events.SourceUsage):
             return events.SourceUsage(self._hidden_usage + event.usage)
         if isinstance(event, events.ProviderCompleted):
-            hidden, self._hidden_usage = self._hidden_usage, None  # a later turn must not report it again
+            hidden, self._hidden_usage = self._hidden_usage, None  # only the answer's first turn reports it
             return replace(event, usage=hidden + event.usage) if event.usage is not None else event
         return event
 

@@ -6,9 +6,9 @@ discarded, because another provider cannot continue it. A call that has run neve
 call, and the next model gets its result.
 
 A model fails in these cases: the connection is lost, no bytes arrive before the timeout, the stream ends without its
-terminator, the stream contains an error, or the status is 408, 429 or 5xx. With any other error status, the provider
-has refused the request itself, so no other model is called. The same applies if the error contains the model's text
-because the provider could not parse a call in it.
+terminator, the stream contains an error, or the status is 408, 429 or 5xx. Any other error status means that the
+provider refuses the request itself, so no other model is called. Some providers send an error with the model's text if
+they cannot parse a call in it. After such an error, no other model is called either.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class FailoverReply(Replies):
     async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
         """Yield the events of the models, until an answer is complete or no other model can answer.
 
-        If a call of the answer has run when a model fails, the events end with the completed step. The next request
-        then goes to another model.
+        If a model fails after a call of the answer has run, the events end with the end of the turn. The next request
+        tries the failed models last.
         """
         fallback, answer, failures = self._fallback, self._answer, self._failures
         self._reply = reply = Reply(self.model, self._continue(self._shown))
@@ -176,7 +176,7 @@ class FailoverReply(Replies):
     def _continue(self, shown: str) -> Ask:
         """Return the request that makes the current model continue the text `shown`."""
         ask = self._write(self.model)
-        if not shown.strip() or isinstance(self.model, StoredResponse):  # which does not repeat the shown text
+        if not shown.strip() or isinstance(self.model, StoredResponse):  # a `StoredResponse` omits the shown text
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))

@@ -42,7 +42,7 @@ MIN_REPETITION = 16
 REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
-"""The HTTP statuses below 500 after which the next model is tried."""
+"""The 4xx statuses after which the next model is tried. `failure_of` also accepts 2xx, 5xx and a missing status."""
 _ENDS = (ProviderCompleted, ChainCompleted, SourceError)  # the events that end a turn
 _NOT_SHOWN = (SourceUsage, SourceWarning)  # the events that are not a part of the answer
 
@@ -93,11 +93,11 @@ class SharedAnswer:
         self.fault: SourceError | None = None
         """The failure of the current model; None if it has not failed."""
         self.begun = False
-        """Whether `read` has returned a part of the answer."""
+        """Whether a part of the answer has arrived. A caller sets it if readers have already seen a part."""
         self.complete = False
-        """Whether a turn has ended completely, or with an error that another model cannot avoid or may not handle.
+        """Whether `read` has read the end of a turn, and did not store it as a failure.
 
-        After that, no failure is stored, so no other model continues the answer."""
+        After that, `read` stores no failure, so no other model continues the answer."""
         self._circuits = circuits
         self._untried = circuits.order(failed)
         self.index = self._untried.pop(0)
@@ -110,9 +110,9 @@ class SharedAnswer:
         return self._untried[0] if self._untried else None
 
     def read(self, events: Iterable[SourceEvent], *, may_fail: bool = True) -> list[SourceEvent]:
-        """Return the events before the first failure, and store this failure in `fault`.
+        """Return the events before the first failure, without repeated text. Store the failure in `fault`.
 
-        With `may_fail=False`, no failure is stored, and all events are returned.
+        With `may_fail=False`, a new failure is not stored, but returned like any other event.
         """
         read: list[SourceEvent] = []
         for event in events:
@@ -135,7 +135,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Return the text of the current model, which has failed, that is still buffered as a possible repetition."""
+        """Stop removing repetitions. Returns the buffered text as events, without an unambiguous repetition."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []
@@ -163,9 +163,9 @@ def failure_of(event: SourceEvent) -> SourceError | None:
 class Continuation:
     """Reads the deltas of the next model's answer, and returns their new text.
 
-    `shown` is the whole shown text. With a `prefill`, the request ends with this text, without the white space at its
-    end. If the answer begins with the same white space, the white space is removed. If the server may repeat the
-    prefill in its answer (`Prefill.echoes`), a repetition of the whole prefill is removed as well.
+    `shown` is the whole shown text. With a `prefill`, the request ends with this text, but without its trailing white
+    space. If the answer begins with this white space, the white space is removed. If the server may repeat the
+    prefill in its answer (`Prefill.echoes`), a repetition of the whole prefill is removed first.
 
     Without a prefill, the request contains an instruction to continue. Text at the beginning of the answer is then
     removed if it repeats the end of the shown text. The repetition must have at least `MIN_REPETITION` characters, and
@@ -179,13 +179,13 @@ class Continuation:
         self._window_start = max(0, len(shown) - REPETITION_WINDOW)  # index in `shown` at which the search begins
         self._found_at = self._window_start  # without a prefill, the index in `shown` at which the buffered text occurs
         self._pending = ""
-        self._space = shown[len(shown.rstrip()) :]  # may still be repeated after a prefill
+        self._space = shown[len(shown.rstrip()) :]  # trailing white space that the answer may still repeat
         self._echo = shown.rstrip() if prefill is not None and prefill.echoes else ""  # may still be repeated
         self._echo_repeated = 0  # the number of its characters that the answer has repeated
         self._decided = False  # if True, all further text is new
 
     def feed(self, text: str) -> str:
-        """Read the next text of the answer. Returns the text that is certainly new."""
+        """Read the next text of the answer. Returns the text to show now, without an unambiguous repetition."""
         if self._decided or not text:
             return text
         if self._is_prefilled:
@@ -196,7 +196,7 @@ class Continuation:
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
-        """End the answer. Returns the buffered text that is not a repetition."""
+        """Stop removing repetitions. Returns the buffered text, without an unambiguous repetition."""
         if self._decided:
             return ""
         if not self._is_prefilled:

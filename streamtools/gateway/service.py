@@ -65,7 +65,7 @@ _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
 """The path of one model, whose name must not have a segment `.` or `..`.
 
-Upstreams that decode `%2F` before they resolve the path would read such a segment as another path."""
+Upstreams that decode `%2F` before they resolve the path would resolve it to another path."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent",
@@ -96,13 +96,13 @@ def app(
 
     Settings of the rewriting:
 
-    - `api` names the server, as the parameter `upstream` of `Rewrite` does. `options` are the other parameters of
+    - `api` is the API of the upstream, which `Rewrite` gets as `upstream`. `options` are the other parameters of
       `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead of `api` and `options`.
 
     Access:
 
-    - `key` is sent to the upstream instead of the client's key. Then only clients on this machine are served, unless
-      `client_key` is set.
+    - `key` is sent to the upstream instead of the client's key. If it or the key of a fallback is set, only clients on
+      this machine are served, unless `client_key` is set.
     - `client_key` is the key that clients must send to the gateway. It is never forwarded.
     - `hosts` are the host names under which clients reach the gateway. `localhost` and IP addresses are always
       included. Requests with any other `Host` header are refused.
@@ -114,8 +114,8 @@ def app(
     - `max_running` is the maximum number of requests that are answered at the same time.
     - `timeout` is the maximum time in which the upstream sends no bytes, in seconds.
     - `longest` is the maximum time for a whole answer, in seconds.
-    - `keep_alive`: after so many seconds without data, a comment is sent to the client. None means never.
-    - `send_timeout`: a client that accepts no data for so many seconds is treated as disconnected.
+    - `keep_alive`: after that many seconds without data, a comment is sent to the client. None means never.
+    - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected.
     - `drain` is the time in which running answers may complete when the server shuts down, in seconds.
 
     `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
@@ -218,7 +218,7 @@ class _Gateway:
             given.append(rest.strip())
         if any(secrets.compare_digest(key.encode(), self.client_key.encode()) for key in given):
             return None
-        refused = _refuse(error_format, 401, "this is not the key of the gateway")
+        refused = _refuse(error_format, 401, "the request has no valid key of the gateway")
         refused.headers["www-authenticate"] = "Bearer"
         return refused
 
@@ -268,7 +268,7 @@ class _Gateway:
         return result
 
     async def _answer_rewritten(self, client_api: Client, request: Request, send: Send) -> int:
-        """Rewrite a request in the format `client_api`, and its answer. Returns the status."""
+        """Rewrite a request that is in the format `client_api`, and then its answer. Returns the status."""
         started = monotonic()
         begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._record_event)
         exchange = await self._read(request, begin)

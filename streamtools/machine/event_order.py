@@ -2,7 +2,7 @@
 
 Encoders and interfaces rely on this order. For example, no piece of a call arrives before the call has begun, steps do
 not nest, and no event follows the end of the run. A `thinking` event with a call id reports that the model begins
-or ends writing this call. One without a call id reports another wait, such as for the decision which calls are needed.
+or ends writing this call. Without a call id, it reports another wait, such as for the decision request of an emulation.
 The run is a small state machine, and each call is another. docs/events.md describes both.
 """
 
@@ -75,7 +75,7 @@ class Grammar:
         self._has_follow_up = False  # a follow-up came after the last step; another one needs a step in between
         self._is_thinking = False  # `thinking` without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
-        self._may_resume = False  # step 1 is open, and its only events are calls, which may be of an earlier run
+        self._may_resume = False  # step 1 is open and has only `call` events, possibly of an earlier run's calls
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state

@@ -37,26 +37,26 @@ from streamtools.events import (
 )
 
 _NOT_OUTCOMES = (Code.SUPERSEDED, Code.TOOL_CHOICE_VIOLATION, Code.UNRECOGNISED_TOOL_CALL)
-"""The codes of errors about complete calls that are not given to a tool. Errors with other codes are outcomes."""
+"""Codes of errors that reject a complete call. An error with another code is the outcome of the call."""
 
 
 class LoggedStep:
-    """A step in the log. The calls in its attributes are mapped by id."""
+    """The state of one step, derived from its logged events. Dictionaries have call ids as keys."""
 
     def __init__(self) -> None:
         self.calls: dict[str, ToolCall] = {}
-        """The complete calls that were not rejected."""
+        """The calls from `call` events, without the calls that an error rejected."""
         self.asked: dict[str, ApprovalRequested] = {}
-        """The questions about the calls."""
+        """The approval requests for calls."""
         self.started: set[str] = set()
-        """The calls whose tools have started."""
+        """The ids of the calls whose tools have started."""
         self.outcomes: dict[str, Executed | Error] = {}
-        """The events with which the calls ended."""
+        """The `executed` or `error` event of each call that has an outcome."""
         self.partials = 0
-        """The number of events about the typed answer."""
+        """The number of `partial` events of the typed answer."""
         self._events: list[UIEvent] = []
-        self._writing: dict[str | None, bool] = {}  # unfinished calls; True if the call or its error is logged
-        self._is_near_miss = False  # the last event says that a text is no call; the warning about it is missing
+        self._writing: dict[str | None, bool] = {}  # calls with active `thinking`; True if the call or error is logged
+        self._is_near_miss = False  # True if the last event ended a near miss, and its warning is not logged
         self.is_answered = False
         """True if the turn of the model is complete. Then only the calls of the step may still run."""
 
@@ -90,7 +90,7 @@ class LoggedStep:
             self.is_answered = True
 
     def source_events(self) -> Iterator[SourceEvent]:
-        """Yield source events from which a machine makes the logged events, without malformed and unfinished calls."""
+        """Yield source events for the logged text, reasoning, calls in `calls`, and `raw` events with a format."""
         for event in self._events:
             match event:
                 case Text(text):
@@ -105,7 +105,10 @@ class LoggedStep:
                     yield SourceRaw(data, format, about)
 
     def close_calls(self, code: Code, message: str) -> list[UIEvent]:
-        """Return the events that end the calls which the model was writing, with this error."""
+        """Return the events that end the calls with active `thinking`. A missing near-miss warning comes first.
+
+        An error with `code` and `message` ends each of these calls that has no logged `call` or `error` event.
+        """
         events: list[UIEvent] = []
         if self._is_near_miss:
             events.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
@@ -125,7 +128,7 @@ class LoggedRun:
         self.steps = 0
         """The number of the last step that has started."""
         self.steps_before = 0
-        """The number of the step in which a waiting run asked its questions, if this run continues it."""
+        """The number of the last step of the waiting run that this run continues; 0 if there is none."""
         self.open: LoggedStep | None = None
         """The open step."""
         self.finish_reason: str | None = None
@@ -133,13 +136,13 @@ class LoggedRun:
         self.has_failed = False
         """True if the run has reported the failure that ends it."""
         self.awaits_answer = True
-        """True if the next event must come from an answer of the model that was not begun."""
+        """True if the run needs another answer of a model, and the step of this answer has not started."""
         self.pending: list[ToolCall] = []
         """The calls of ended steps that have no outcome."""
         self.earlier_calls: list[ToolCall] = []
         """The complete calls of the steps that have ended."""
         self.response_id: str | None = None
-        """The id of the background response of which the open or next step is the beginning; None if there is none."""
+        """The id of the background response for the open step or the next step; None if there is none."""
         self.usage: Usage | None = None
         """The token usage of all turns."""
         self.call_ids: set[str] = set()
@@ -149,10 +152,10 @@ class LoggedRun:
 
     @classmethod
     def of_decided(cls, events: Sequence[UIEvent], copied: int, calls: Iterable[ToolCall]) -> LoggedRun:
-        """Return the state of a run that continues a waiting run, whose `calls` have been decided.
+        """Return the state of a run that continues a waiting run after decisions about its `calls`.
 
-        Its log begins with events of the waiting run, up to the seq `copied`. Of these, the state has only the `calls`:
-        the history of the run has the others.
+        The log begins with events of the waiting run. `copied` is the `seq` of the last of these events. The state
+        contains only `calls` from these events. The history of the run contains the rest.
         """
         before = cls(event for event in events if event.seq <= copied)
         logged = cls([StepStart(before.steps, seq=before.seq)])

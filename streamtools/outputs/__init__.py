@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {})  # says where a missing name is
+    __getattr__, __dir__ = load_later(__name__, {})  # an error for a missing name says where it is
 
 native = NativeEncoder
 ai_sdk = AISDKEncoder
@@ -66,7 +66,10 @@ Format: TypeAlias = str | Callable[[], Encoder] | Encoder
 
 
 def make_encoder(format: Format) -> Encoder:
-    """Return an encoder for one response. Raises ValueError for an unknown format."""
+    """Return an encoder for one response.
+
+    Raises ValueError for an unknown name, and TypeError for a value that makes no encoder.
+    """
     if isinstance(format, str):
         check_word("format", format, FORMATS)
         return FORMATS[format]()
@@ -82,6 +85,6 @@ def check_can_replace_steps(encoder: Encoder, run_or_stream: object) -> None:
     """Raise ValueError if a stream may replace steps that were already sent, but the encoder cannot report that."""
     if getattr(run_or_stream, "supersedes", False) and not getattr(encoder, "replaces", False):
         raise ValueError(
-            f"{type(encoder).__name__} cannot supersede a step, which on_break='restart_step' may require. "
+            f"{type(encoder).__name__} cannot report a replaced step, but on_break='restart_step' may replace steps. "
             "Use the native format or on_break='continue'."
         )

@@ -5,12 +5,13 @@ The client checks the order of the events, and fails if it is wrong. All message
 refuses null.
 
 The client builds the messages of its next request from the events. So message ids must differ between runs: they start
-with the id of the run. All calls of a turn belong to one assistant message, unless the model thinks between them. The
-front end runs the calls that have no result. So a call that failed or must not run gets its error as the result.
+with the id of the run. Consecutive calls of a turn belong to one assistant message. Text or reasoning between two calls
+starts a new message. The front end runs the calls that have no result. So a call that failed or must not run gets its
+error as the result.
 
-The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a client that
-declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. Version
-0.0.59, which CopilotKit uses, already has this outcome, and older clients ignore outcomes.
+Version 1.0 added the outcome `cancelled` and the fields `pendingToolCallIds` and `usage`. They are sent only to a
+client that declares version 1.0 or later, because earlier clients refuse them. The outcome `interrupt` is sent to all
+clients. Version 0.0.59, which CopilotKit uses, already has this outcome, and older clients ignore outcomes.
 
 Clients parse the arguments of a call before they send them back. So the arguments of a malformed call are an object
 that contains the text of the model.
@@ -39,10 +40,10 @@ class AGUIEncoder(FrontEndEncoder):
     """Writes AG-UI 1.0.
 
     `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
-    request. The id of the run replaces a missing `thread_id` or `run_id`. Clients before version 1.0, such as
-    CopilotKit, refuse the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`.
-    If `protocol_version` is missing or below 1.0, these are not sent, and a cancellation is sent as an error. Approvals
-    are requested in every version.
+    request. If `run_id` is missing, the id in the `start` event is used. If `thread_id` is missing, the run id is used.
+    Clients before version 1.0, such as CopilotKit, refuse the ids of calls that the front end must run, the tokens of
+    the run, and the outcome `cancelled`. If `protocol_version` is missing or below 1.0, these are not sent, and a
+    cancellation is sent as an error. Approvals are requested in every version.
 
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
@@ -50,9 +51,9 @@ class AGUIEncoder(FrontEndEncoder):
     The progress of a tool is a `CUSTOM` event with the name `tool-progress`. If another process continues a lost run, a
     `CUSTOM` event `reconnecting` comes before the rest of the answer.
 
-    `STATE_DELTA` events send the growing value of an `output` to the client. `state` is the field of the client's state
-    that holds the value (None: no such events). JSON Patch cannot append to a string. So a string is sent again each
-    time it has grown by a quarter, and at its end.
+    `STATE_DELTA` events send the typed answer (option `output`) while it grows. `state` is the field of the client's
+    state that holds the answer. If `state` is None, no such events are sent. JSON Patch cannot append to a string. So a
+    string is sent again each time it has grown by a quarter, and at its end.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class AGUIEncoder(FrontEndEncoder):
         self._has_root = False  # whether the first event of the value was received
         self._pieces: list[str] = []  # pieces of the string that is growing in the value
         self._size = self._sent_size = 0  # lengths of that string in characters: received, and when it was last sent
-        self._parent_id = ""  # id of the assistant message to which the calls of this step belong
+        self._parent_id = ""  # id of the assistant message to which the next call belongs, or empty
         self._block_id = ""
 
     def _write_start(self, run_id: str | None) -> bytes:

@@ -4,19 +4,19 @@ In these protocols, text blocks, steps and calls have a start and an end. A clie
 end is missing. UI events have no event for the end of a block: an event of another type ends it. This module tracks the
 open blocks, steps and calls, and ends them, even if the run fails. A subclass writes each start and each end.
 
-Models write line breaks around their calls. To avoid empty messages, white space at the start of a block is buffered
-until the first visible character. It is dropped if the block has none.
+Models write line breaks around their calls. To avoid empty messages, up to 256 characters of leading white space are
+buffered. They are dropped if the block has no visible character. Longer white space is sent immediately.
 
-`streamtools.serving` stores the events of a run in a log, which may have dropped the first events. A client that reads
-this log also gets a valid body, although the events start in the middle of the run.
+`streamtools.serving` stores the events of a run in a log. The log may drop its oldest events. A client that reads only
+the later events still gets a valid body.
 
 Data that a provider adapter does not interpret becomes a `raw` event. This data may contain files, such as images. A
 file has a media type and a URL: a `data:` URL with the content, or an `https:` URL. Files with other URLs are dropped,
 because an interface must not load them.
 
-A provider requires the signatures of reasoning, text and calls, and encrypted reasoning, in the next request. The
-client may keep them, because it cannot forge them. Other data that the next request must contain is not sent to
-clients. Each signature is sent together with the message format of its provider, because no other provider accepts it.
+Providers sign reasoning, text and calls, or encrypt reasoning. The next request must contain the signatures and the
+encrypted reasoning. Clients may store both, because they cannot forge them. Other data for the next request is not sent
+to clients. Each signature is sent with the message format of its provider, because no other provider accepts it.
 The AI SDK has its own names for providers and fields. For AG-UI, a signature is one opaque string.
 
 Source: the references of Gemini, Interactions, Bedrock's Converse, OpenAI's Responses, OpenRouter and Ollama, and the
@@ -39,7 +39,7 @@ from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALI
 # Files.
 
 _BASE64_STARTS = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
-"""Maps the start of Base64 data to the media type of an image. Any other image without a media type is PNG."""
+"""Media types by the first four Base64 characters, for images without a media type. The default is `image/png`."""
 
 
 def files_of(data: Any) -> list[tuple[str, str]]:
@@ -97,9 +97,10 @@ _AI_SDK_PROVIDERS = {"responses": "openai", "gemini": "google", "openai": "opena
 class Signature(NamedTuple):
     """A signature of one part of a turn, or encrypted reasoning.
 
-    `format` is the message format of the provider. `signature` is the signature, or the encrypted text if `redacted` is
-    True. For OpenRouter, `details` holds the signed or encrypted entries of `reasoning_details` instead. `id` is the id
-    of the part, if the provider has sent one. `is_reasoning` is False for the signature of a text or a call.
+    `format` is the message format of the provider. `signature` is a signature or encrypted reasoning. `redacted` is
+    True if the provider hides the text of the reasoning. For OpenRouter, `details` holds the signed or encrypted
+    entries of `reasoning_details` instead. `id` is the id of the part, if the provider has sent one. `is_reasoning` is
+    False for the signature of a text or a call.
     """
 
     format: str
@@ -156,7 +157,7 @@ class SentCall:
     complete: bool = False
     """Whether all of its arguments were sent."""
     allowed: bool = False
-    """Whether it has started to run. If it needed an approval, it was approved."""
+    """Whether the call has started to run. A call that needs an approval starts only after its approval."""
 
 
 _NOT_RUN = {
@@ -166,11 +167,11 @@ _NOT_RUN = {
     "cancelled": "Not run: the run was cancelled.",
 }
 _NO_RESULT = "The run ended without a result of this call."
-_MAX_WHITE_SPACE = 256  # maximum number of buffered characters at the start of a block
+_MAX_WHITE_SPACE = 256  # maximum number of white-space characters that are buffered for a block
 
 
 class FrontEndEncoder(Checked, ABC):
-    """Converts UI events to the parts of a protocol. A subclass writes the start and the end of each item.
+    """Converts UI events to the bytes of a chat protocol. A subclass implements the methods that write its parts.
 
     `known_calls` are the ids of calls that the client already has, from an earlier run.
     """
@@ -263,7 +264,7 @@ class FrontEndEncoder(Checked, ABC):
         assert_never(event)
 
     def close(self) -> bytes:
-        """End all open items and, if no `done` has arrived, the body. Returns `b""` if the body has already ended."""
+        """End the open blocks, calls and steps, and then the body. Returns `b""` if the body has already ended."""
         if self._ended:
             return b""
         return self._finish(None)
@@ -309,7 +310,10 @@ class FrontEndEncoder(Checked, ABC):
         return self._write_block_end(channel, self._blocks, signature)
 
     def _add_reasoning(self, event: events.Reasoning) -> bytes:
-        """Return the bytes for a reasoning event. A signature ends the open block, or is written in an empty one."""
+        """Return the bytes for a reasoning event.
+
+        A signature ends the reasoning block. If no reasoning block is open, the signature gets an empty block.
+        """
         written = self._add_text("reasoning", event.text)
         signature = reasoning_signature(event, self._provider_format)
         if signature is not None and self._channel != "reasoning":
@@ -318,7 +322,7 @@ class FrontEndEncoder(Checked, ABC):
         return written + self._end_block(signature) if ends else written
 
     def _sign_text(self, signature: Signature | None) -> bytes:
-        """End the open text block with its signature. If none is open, write an empty block with the signature."""
+        """End the open text block. If none is open, write a `signature` other than None in an empty block."""
         if self._channel == "text":
             return self._end_block(signature)
         return self._start_block("text") + self._end_block(signature) if signature is not None else b""
@@ -365,7 +369,7 @@ class FrontEndEncoder(Checked, ABC):
         if done is not None and done.reason in events.COMPLETE:
             for call in done.pending:
                 parts.append(self._complete_call(call))
-                del self._calls[call.id]  # the client runs it
+                del self._calls[call.id]  # the client must run or approve the call, so no error ends it
         message = _NOT_RUN.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
         for open_call in [*self._calls.values()]:
             parts.append(self._end_call_without_result(events.Error(Code.TRUNCATED, message, open_call.id)))
@@ -406,7 +410,7 @@ class FrontEndEncoder(Checked, ABC):
 
     @abstractmethod
     def _write_call(self, call: ToolCall, open_call: SentCall, signature: Signature | None) -> bytes:
-        """Return the rest of a call whose start was sent: its complete arguments, and the part that ends them.
+        """Return the parts that complete a call whose start was sent. `open_call` describes the parts sent before.
 
         `signature` is the signature of the call, if it has one.
         """
@@ -419,7 +423,7 @@ class FrontEndEncoder(Checked, ABC):
         return b""
 
     def _write_approval(self, call: ToolCall) -> bytes:
-        """Return a part that says that a call was approved, because another client may have approved it."""
+        """Return a part that reports the approval of a call. Another client may have approved the call."""
         return b""
 
     def _write_file(self, media_type: str, url: str) -> bytes:
@@ -432,14 +436,14 @@ class FrontEndEncoder(Checked, ABC):
 
     @abstractmethod
     def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
-        """Return a part that the client does not keep. A part with an `id` replaces the one before it."""
+        """Return a part that is not stored in the message. Parts with the same `id` are about the same call."""
 
     @abstractmethod
     def _write_result(self, call: ToolCall, result: Any) -> bytes: ...
 
     @abstractmethod
     def _write_call_error(self, error: events.Error, open_call: SentCall | None) -> bytes:
-        """Return the error that ends a call without a result. `open_call` is None if its start was not sent."""
+        """Return the error that ends a call without a result. `open_call` is None if no part of the call was sent."""
 
     def _write_usage(self, usage: events.Usage) -> bytes:
         """Return the tokens that the run has used. Returns `b""` if the end of the body holds them."""

@@ -31,10 +31,10 @@ _TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 
 
 class Schema:
-    """The JSON schema of a tool's arguments, or of one value in them. It returns the types that a value may have."""
+    """The JSON schema of a tool's arguments, or of one value in them. It knows the types that a value may have."""
 
     def __init__(self, schema: object, root: object = None, given: Mapping[str, str] = _NOTHING) -> None:
-        """`given` maps names of known members of the object to their JSON. They exclude alternatives of the schema."""
+        """`given` maps each member that was read to its JSON. It excludes alternatives that do not allow the values."""
         self._schema, self._given = schema, given
         self._root = schema if root is None else root
         self._schemas = list(_alternatives(schema, self._root, _DEPTH, given))
@@ -55,7 +55,7 @@ class Schema:
 
     @cached_property
     def has_alternatives(self) -> bool:
-        """Whether more than one of the combined schemas has properties."""
+        """Whether more than one of the schema, its references and its alternatives has properties."""
         return sum("properties" in schema for schema in self._schemas) > 1
 
     @cached_property
@@ -95,8 +95,9 @@ class Declared:
     def __init__(self, tools: object = None) -> None:
         """`tools` is a tool, a provider's definition as a dict, or an iterable of these.
 
-        A tool is an object with `name` and `parameters`. A definition without a name is ignored, because the provider
-        itself runs that tool. Raises TypeError for a value that declares no tool, such as a plain function.
+        A tool is an object with `name` and `parameters`. In an iterable, a definition without a name is ignored,
+        because the provider itself runs that tool. Raises TypeError for a value that declares no tool, such as a plain
+        function.
         """
         self._schemas = dict(_declarations(tools))
         self.names = tuple(self._schemas)

@@ -173,7 +173,7 @@ _CHECKPOINT_BYTES = 4096
 
 
 class ReplayBytes:
-    """The recorded response as an asynchronous and blocking iterator of bytes.
+    """An iterator over the bytes of a recorded response, asynchronous or blocking.
 
     `Playback` describes the options. The recorded times start at the first read. Cancelling a read loses no bytes. An
     `OpenExchange` is read line by line. It is closed after the last chunk or by `close`.
@@ -199,7 +199,7 @@ class ReplayBytes:
         self.recording = recording
         self.closed = False
         self.error: RecordingError | None = None
-        """The error that ended the replay, because the recording could not be read."""
+        """The error that ended the replay: the recording is invalid, or the offset of the fault was not reached."""
         self._waits_after_reader_left = waits_after_reader_left
         chunks = recording.chunks if isinstance(recording, Recording) else recording
         self._pieces = recut(inject_fault(chunks, playback, recording.name), playback.cut)
@@ -285,7 +285,7 @@ class ReplayBytes:
     def _delay(self, piece: Chunk | None, clock: Callable[[], float]) -> tuple[float, bool]:
         """Return the seconds to wait for a chunk, and True if the read timeout expires first.
 
-        None stands for the end of the response.
+        `piece` is None after the last chunk.
         """
         playback, end, delay = self.playback, self.recording.end, 0.0
         if piece is None and self._ends_silent:

@@ -8,18 +8,18 @@ longest. With rules for `cat` and `cats`, the text `a cats.` is read like this:
     t           the candidate matches `cat`, but may still become longer
     s           the candidate matches `cats` and cannot become longer, so this match is certain
 
-The automaton has states of two levels. A rule is compiled to rule states, as in a nondeterministic automaton: the rule
-`cat` has one state for each of its characters. A candidate is a match that has begun but not ended. It is the set of
-rule states that the text since its beginning has reached. A match may begin at every character, so there may be several
-candidates, ordered by where they begin.
+The automaton has states of two levels. A rule is compiled to rule states, as in a nondeterministic automaton. The rule
+`cat` has one state before each of its characters, and one at its end. A candidate is a possible match that begins at
+one position. It is the set of rule states that the text from this position has reached. A match may begin at every
+character. So there may be several candidates, in the order of their positions.
 
 The states of words are not stored one by one: those of 50,000 words would take much memory. Instead, the words are
 sorted, and each prefix of a word is a state. A binary search finds it (`_WordList`). As in the algorithm of Aho and
 Corasick, all words with the same prefix share its state.
 
-A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
-wins. If it does not, a later candidate could not match with it either. So rules without a check never have more
-candidates than rule states.
+If several candidates reach the same rule state, only the first candidate keeps it. If this state leads to a match, the
+match of the first candidate is chosen, because it begins first. If it leads to no match, no candidate needs it. So
+rules without a check never have more candidates than rule states.
 
 An `AutomatonState` stands for all current candidates and for the class of the last character. The next character leads
 to the next `AutomatonState`. This transition is computed when it is first needed (`Automaton.step`), and then stored.
@@ -46,12 +46,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
-"""The limit of stored transitions, in addition to one for each word. A transition is for a character or a piece of
-text, and takes some hundred bytes."""
+"""The maximum number of stored transitions, in addition to one for each word. A transition is for a character or a
+piece of text, and takes some hundred bytes. The same number limits the cached results of `Automaton.classes`."""
 _BEGINNING: Final = 3
-"""How many first characters of a match are searched for. With two characters, many words would be found."""
+"""The number of first characters of a literal that are searched for. Two characters would occur in many words."""
 _MAX_SEARCHED: Final = 1000
-"""The limit of literals whose beginnings are searched for. With more, most words of a text begin as a literal does."""
+"""If there are more patterns, no beginnings are searched for, because they would occur in most words of a text."""
 _WORD: Final = Character(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -66,14 +66,14 @@ The fields are: whether the match includes the current character, the index of i
 
 
 class Transition(NamedTuple):
-    """What a character does to the candidates, and the next state. Candidates and rules are given by their indexes."""
+    """Describes how a character changes the candidates, and the next state. Indexes identify candidates and rules."""
 
     checks: tuple[Check, ...]
-    """The checks whose results are needed to compute the transition. If there are any, only `matches` is also valid."""
+    """The checks that are needed to compute the transition. If any, all other fields but `matches` are placeholders."""
     before: tuple[int, int] | None
     """The candidate whose match ends before the character, and the rule of that match. None if there is none."""
     sources: tuple[int, ...]
-    """The old candidates that continue, in order. -1 is a new candidate that begins with the character."""
+    """The old candidates that the character extends, in order. -1 is a new candidate that begins with the character."""
     after: tuple[int, int] | None
     """The index in `sources` of a candidate whose match ends with the character, and its rule, or None."""
     ends: bool
@@ -88,7 +88,7 @@ class Transition(NamedTuple):
 class AutomatonState(dict[str, "AutomatonState | Transition"]):
     """A state of the automaton. As a dict, it maps characters to transitions.
 
-    If a character neither adds, removes nor completes a candidate, the dict holds only the next state.
+    If a transition has no match and no check, and adds and removes no candidate, the dict holds only its `state`.
     """
 
     __slots__ = ("_automaton", "_outcomes", "key", "pieces")
@@ -139,15 +139,15 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
 
 
 class _WordList(NamedTuple):
-    """Words as rule states. Each prefix of a word is a state, numbered from the first word with this prefix.
+    """The rule states of a list of words. Each prefix is one state, which all words with this prefix share.
 
-    A prefix is found by a binary search. So a list needs no memory but that of the words.
+    A binary search finds a prefix. So only the fields `words` and `states` need memory.
     """
 
     words: list[str]
     """The words in order. Each character stands for a class: its code is the `bit_length()` of the bit of the class."""
     states: list[int]
-    """The state of the empty prefix of each word. A prefix of n characters has this state plus n."""
+    """A number for each word. The state of a prefix is its length plus the number of the first word with it."""
     after: int
     """The state after the last character of a word."""
     rule: int
@@ -182,7 +182,7 @@ class Automaton:
         self.rules = tuple(rules)
         self._rules_with_check = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
         self._bits: dict[Character, int] = {}  # the bit of each class of characters
-        self._literal_bits: dict[str, int] = {}  # the bits of the classes of one character
+        self._literal_bits: dict[str, int] = {}  # maps a character to the bit of the class that contains only it
         self._tests: list[tuple[re.Pattern[str], int]] = []  # the pattern and the bit of each other class
         self._word = self._bit(_WORD)
         self._before_classes = 0  # the classes that assertions test on the character before them, as bits
@@ -207,8 +207,8 @@ class Automaton:
         self.search_beginning = _search_for_beginnings(rules)
         """A search for the first position where a match may begin, for use while there is no candidate.
 
-        The text may end within the first `_BEGINNING` characters of the match. None if there are no rules, if a pattern
-        is not a literal text, or if there are more than `_MAX_SEARCHED` patterns."""
+        It also finds a beginning that is cut off by the end of the text. None if there are no rules, if a pattern is
+        not a literal text, or if there are more than `_MAX_SEARCHED` patterns."""
         self._max_transitions = _MAX_TRANSITIONS + sum(len(one.words) for one in self._word_lists)
         self._transition_count = 0  # how many transitions are stored
 
@@ -396,7 +396,7 @@ class Automaton:
         return reads, ends, continues
 
     def _is_true(self, look: Lookaround | WordBoundary, bit: int, before: int, now: int | None) -> bool | None:
-        """Return whether an assertion is true. Returns None if the next character, which has not arrived, decides."""
+        """Return whether an assertion is true. Returns None if it depends on a character that has not arrived."""
         if isinstance(look, Lookaround) and not look.ahead:
             return bool(before & bit) is look.wanted
         if now is None:
@@ -435,8 +435,8 @@ def _shared_automaton(rules: tuple[Rule, ...]) -> Automaton:
 
 
 def automaton_of(rules: Sequence[Rule]) -> Automaton:
-    """Return the automaton for `rules`. Calls with equal rules return the same automaton."""
+    """Return the automaton for `rules`. Recently used automatons are cached, and equal rules share one."""
     try:
         return _shared_automaton(tuple(rules))
-    except TypeError:  # a rule holds a function or another value that is not hashable
+    except TypeError:  # a rule holds a callable object that is not hashable
         return Automaton(rules)

@@ -36,12 +36,12 @@ def is_local(client: Address | None) -> bool:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Guard:
-    """ASGI middleware: refuses unsafe requests, and adds security headers to every response.
+    """ASGI middleware: refuses unsafe HTTP requests, and adds security headers to all HTTP responses.
 
     Any page that the user opens in a browser can send requests to a local server. Requests for an unknown host name are
     refused, because an attacker's domain may resolve to this server (DNS rebinding). Requests other than GET, HEAD and
-    OPTIONS must have this server's origin. They must be JSON, which cross-site forms cannot send. `max_body` limits
-    their size in bytes.
+    OPTIONS must have this server's origin. Their `Content-Type` must be JSON, which cross-site forms cannot send. Their
+    `Content-Length` must be at most `max_body`. The size of a body without this header is not checked.
 
     `hosts` are the host names of this server in lower case. `localhost` and IP addresses are always allowed. `policy`
     is the Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this server.

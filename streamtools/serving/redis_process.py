@@ -4,12 +4,13 @@ The first task writes. One script appends the pending events of up to 64 runs. E
 form the next batch. So under low load each event is sent immediately, and under high load many are sent together.
 Readers in this process get an event after the server has confirmed it.
 
-The second task listens, with one blocking read on a separate connection. It reads the message stream of this process.
-It also reads the logs of runs that have readers in this process but are written by another process. To make the task
-read other logs, this process sends a `wake` message to itself, which ends the blocking read.
+The second task reads several streams with one blocking command on a separate connection. The streams are the messages
+to this process, the released runs, and logs. It reads the log of each run that another process writes and that has
+readers in this process. To change the logs that the task reads, this process sends a `wake` message to itself. The
+message ends the blocking command.
 
-The third task renews the leases of the runs that this process drives. It takes over runs whose lease has expired,
-because their process no longer runs.
+The third task renews the leases of the runs that this process drives. It also takes over runs whose lease has expired.
+The process of such a run has crashed, has shut down, or cannot reach the server.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ log = Logger(__name__)
 _MAX_RUNS_PER_WRITE = 64
 _MAX_RUNS_PER_RENEWAL = 100
 _PAGE = 256  # maximum number of events that a slow reader fetches with one command
-_MAX_TAKEOVER_DELAY_S = 1.0  # maximum time between the expiry of a lease and the takeover
+_MAX_TAKEOVER_DELAY_S = 1.0  # maximum pause between two checks for expired leases
 _MAX_LISTEN_S = 5.0  # maximum duration of one blocking read
 END_TIMEOUT_S = 10.0
-"""Maximum number of seconds that a task waits until the end of a run is written. After that, the task continues."""
+"""Maximum number of seconds to wait until the end of a run is written or read. After that, the caller stops waiting."""
 
 WINDOW = 512
 """Maximum number of events that a `Feed` keeps in memory for the readers of one run."""
@@ -57,7 +58,7 @@ class RedisProcess:
     """Writes and reads runs on the server, and renews leases, for one process.
 
     The key of a run is its `log_key`. `answer(key, request)` answers a request of another process about a run.
-    `on_expired(self, key)` takes over a run whose lease may have expired.
+    `on_expired(process, key)` takes over a run if its lease has expired. `process` is this object.
     """
 
     def __init__(
@@ -83,14 +84,17 @@ class RedisProcess:
         # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
         self._take_over_from = 0.0
         self._renew_at = 0.0  # the time of the next renewal of the leases
-        self._may_have_lost_events = False  # whether the server must be asked if it still has the events of the feeds
+        self._may_have_lost_events = False  # whether to compare the feeds with the server, which may have lost events
         self._last_message_id = "0-0"
         self._last_release_id = "$"
         self._is_woken = False  # whether a `wake` message was sent since the last blocking read began
         self._claiming: set[str] = set()  # the keys of runs that are being taken over
 
     async def run(self) -> None:
-        """Run the three tasks. After a cancellation, they continue until the ends of the runs are written."""
+        """Run the three tasks.
+
+        After a cancellation, they continue until the ends of the runs are written, for `END_TIMEOUT_S` at most.
+        """
         with anyio.CancelScope(shield=True) as scope:
             self._tasks.start_soon(self._end_with_group, scope)
             async with self.server.client.connection() as self._execute, anyio.create_task_group() as group:
@@ -104,7 +108,8 @@ class RedisProcess:
     async def _repeat(self, step: Callable[[], Awaitable[None]], on_failure: Callable[[bool], None]) -> None:
         """Repeat the steps of one task. After a failure, postpone takeovers, and pause.
 
-        `on_failure` gets whether all steps have failed for a long time.
+        `on_failure(is_long)` is called after each failure. `is_long` is True if all steps have failed for more than
+        `max_outage` seconds.
         """
         pause, failing_since = FIRST_RETRY_S, math.inf
         while True:
@@ -156,7 +161,7 @@ class RedisProcess:
 
     async def _write(self) -> None:
         """Do a step of the first task: write the pending events and the ends of runs."""
-        if not self._dirty:  # waiting is a step that succeeds, so a later failure is not the end of a long outage
+        if not self._dirty:  # waiting counts as a successful step, so a later failure starts a new outage
             self._has_dirty = anyio.Event()
             await self._has_dirty.wait()
             return
@@ -198,7 +203,7 @@ class RedisProcess:
             run.confirm_end()
 
     async def _release(self, run: LeasedRun) -> None:
-        """Hand a run over to another process."""
+        """End the lease of a run, so that another process can claim the run. Stop the run in this process."""
         keys = self.server.keys
         log, meta, _ = keys.of_run(run.key)
         names = (log, meta, keys.running, keys.released)
@@ -243,7 +248,7 @@ class RedisProcess:
             run.fence()
 
     def _stop_unwritten(self, is_long: bool) -> None:
-        """Stop runs that have too many pending events or, after a long outage, any."""
+        """Stop each run with too many pending events. After a long outage, stop each run with pending events."""
         for run in self.leased.values():
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
@@ -316,7 +321,7 @@ class RedisProcess:
                     raise
 
     def _check_feeds(self, is_long: bool) -> None:
-        """Compare the feeds with the server when it is back. After a long outage, end them."""
+        """Request a comparison of the feeds with the server. After a long outage, make their readers raise an error."""
         self._may_have_lost_events = True
         if is_long:
             for feed in self._feeds.values():
@@ -386,7 +391,7 @@ class RedisProcess:
                     self.remove_run(run)
                 if token != run.token or run.is_fenced:
                     continue  # this process claimed the run again, or lost it, during the renewal
-                if last < written:  # also if the token is wrong
+                if last < written:  # the server has lost events, or `last` is -1 because the token is wrong
                     run.needs_check = True
                     self.write_soon(run)
                     continue
@@ -400,7 +405,7 @@ class RedisProcess:
         self._claiming.add(key)
         try:
             await self._on_expired(self, key)
-        except Exception as error:  # another process may take the run over, or this process after the next expiry
+        except Exception as error:  # this or another process tries again when it finds the lease expired
             log.warning("run_not_taken_over", **loggable(error))
         finally:
             self._claiming.discard(key)
@@ -445,11 +450,11 @@ class Feed:
         return [event for event in self._events if event.seq > position] or None
 
     def compare(self, state: RunState) -> None:
-        """If the server no longer has the events of the feed, drop them and move `last` back.
+        """If the server has lost or replaced the last event of the feed, drop all events and set `last` back.
 
-        A server that was unreachable may have lost events, and may have received other events with the same seqs.
-        `state` was requested for the last event of the feed. If the server has this event with the same epoch, all
-        earlier events are the same as well.
+        A server that was unreachable may have lost events, and may have received other events with the same seqs. If
+        the log was only trimmed, the feed keeps its events. `state` was requested for the last event of the feed. If
+        the server has this event with the same epoch, all earlier events are the same as well.
         """
         if not self.last or state.written_by == self.written_by or state.first > self.last:
             return

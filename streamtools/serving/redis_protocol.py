@@ -8,27 +8,29 @@ The states of a run:
                └── recovering <──────── CLAIM ───┘ (── END ──> ended)
 
     running      A process drives the run: it produces the events. It renews the lease.
-    lost         The lease has expired, because the driving process has crashed.
-    handed over  The driving process has closed, and has ended the lease.
+    lost         The lease has expired. The driving process has crashed, or cannot reach the server.
+    handed over  The driving process has ended the lease with RELEASE, because it shuts down.
     recovering   A process has claimed the run. It continues the run, or ends it. For the server the run is running.
     ended        The result of the run is stored, and its keys expire.
 
 Each state is stored in one place:
 
-- `running` is a sorted set of all runs that have not ended. The score of a run is the time at which its lease expires.
+- The key `running` is a sorted set of the runs that have not ended. The score of a run is the time when its lease ends.
 - `token`, a field of `meta`, is `<epoch>:<process id>` of the driving process. The process id is empty after RELEASE.
   The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token.
 - `ended`, a field of `meta`, is the result of the run. A run without it has not ended.
 
 The scripts keep these invariants:
 
-1. Only the process that made the last claim writes. Each script compares the token, and writes nothing for another one.
-2. A repeated script changes nothing. If a reply is lost, the process sends BEGIN, APPEND or END again.
+1. BEGIN and CLAIM store the token of the calling process. APPEND, END, RENEW and RELEASE change nothing if the caller
+   has a different token. STORE compares the tokens only if the caller passes one.
+2. A repeated BEGIN, APPEND, END or STORE changes nothing. So a process that gets no reply sends it again.
 3. The seqs of a log have no gap, unless the process reports that events are lost. An event with the seq 7 has the id
    `7-0` in the stream, so a reader can fetch the events after a seq.
-4. No event replaces an event that a claim has found. `claim_seq`, a field of `meta`, is the last seq in the log at the
-   time of the last claim. Later events have higher seqs.
-5. The keys of a run and of its user outlive the run by the time `keep`, and do not expire while the run is running.
+4. Each event written after a claim has a seq above `claim_seq`, so it replaces no earlier event. `claim_seq` is a field
+   of `meta`. It is the last seq in the log at the time of the last claim.
+5. While a process drives a run, its log and meta, and its user's `runs` and `conversations`, do not expire. After END,
+   these keys are kept for at least the time `keep`. After RELEASE, the log and the meta are kept for the time `keep`.
 
 An entry of the log has one field. The name of the field is the epoch under which the event was written, and its value
 is the event as JSON. A *user* is the `owner` that was passed to `Runs.start`.
@@ -57,8 +59,9 @@ class RunKeys(NamedTuple):
 class OwnerKeys(NamedTuple):
     """The Redis keys of one user.
 
-    `kept` expires with the last run that has ended. `runs` holds the ids of all runs, sorted by their start.
-    `conversations` maps each conversation to its last run, and `running` holds the runs that have not ended.
+    `kept` is an empty key. It expires when the last of the ended runs expires. `runs` holds the ids of all runs, sorted
+    by their start. `conversations` maps each conversation to its last run. `running` holds the ids of the runs that
+    have not ended.
     """
 
     kept: str
@@ -73,7 +76,7 @@ class Keys:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self.running = f"{prefix}:running"
-        """The sorted set of all runs that have not ended, by `log_key`."""
+        """The sorted set of the runs that have not ended. Its members are the `log_key` of each run."""
         self.released = f"{prefix}:released"
         """A stream of the runs that were handed over. All processes read it."""
 
@@ -93,7 +96,8 @@ class Keys:
     def changed_by(self, owner: str, run_id: str) -> list[str]:
         """Return the keys that BEGIN, CLAIM and END of a run change.
 
-        The last of them are the log and the meta of the run, then those of each run that it continues.
+        The first keys are `running` and the keys of the user. The log and the meta of the run follow. The log and the
+        meta of each run that it continues are last.
         """
         names = [self.running, *self.of_owner(owner)]
         while True:
@@ -106,9 +110,9 @@ class Keys:
 class RunState(NamedTuple):
     """The state of a run on the server.
 
-    `first` and `last` are the first and the last seq in the log. `epoch` and `process_id` are the parts of the token,
-    0 and `""` if the run is unknown. `is_over` is True after the end of the run. `written_by` is the epoch under which
-    the event was written for which the state was requested, or 0 if the log does not contain this event.
+    `first` and `last` are the first and the last seq in the log. `epoch` and `process_id` are the parts of the token.
+    For an unknown run, they are 0 and `""`. `is_over` is True after the end of the run. A caller requests the state for
+    one event. `written_by` is the epoch under which this event was written, or 0 if the log does not contain it.
     """
 
     first: int
@@ -154,7 +158,7 @@ local function let_expire(key, id, keep)
   end
 end
 """
-"""Ends the state `running` of a run. `KEYS`: `Keys.changed_by`. See the invariant 5."""
+"""Removes a run from the running runs, and sets the expiry of its keys (invariant 5). `KEYS`: `Keys.changed_by`."""
 
 BEGIN = (
     _NOW
@@ -177,8 +181,8 @@ return 'started'
 )
 """Stores a new run with the token and the lease of the process that drives it.
 
-Returns `started` if this token now drives the run, `exists` if the run exists with another token, `gone` if the run
-that it continues was deleted, and `full` if the user has too many running runs.
+Returns one of four words. `started`: the run is stored with this token. `exists`: the run exists with another token.
+`gone`: the run that it continues is not kept any more. `full`: the user has the maximum number of running runs.
 
 `KEYS`: `Keys.changed_by`. `ARGV`: token, lease in milliseconds, key of the run, run id, maximum number of running runs
 of the user (0: unlimited), conversation or `''`, and further field names of meta, each followed by its value.
@@ -245,9 +249,9 @@ if not stored or token ~= '' and token ~= stored then return {} end
 if value ~= '' then redis.call('HSETNX', meta, field, value) end
 return redis.call('HMGET', meta, unpack(ARGV, 4))
 """
-"""Stores a field of a run, unless the run has this field. Returns fields of the run, or nothing if this was refused.
+"""Stores a field of a run, unless the run has this field or the value is `''`. Returns the requested fields.
 
-It is refused if the run is not kept, and if the given token does not drive the run.
+If the run is unknown, or a passed token is not the token of the run, the script stores and returns nothing.
 
 `KEYS`: meta of the run. `ARGV`: token or `''`, the name of the field, its value or `''`, and the names of the fields to
 return.
@@ -317,9 +321,10 @@ return {epoch, last, redis.call('HINCRBY', meta, 'crashes', crashed), silence, c
 )
 """Claims a run: either a run that is lost or handed over, or a run that the calling process already drives.
 
-Returns the new epoch, the last `seq`, and the number of processes of the run that have crashed. If the claim takes the
-run over, the last two integers are the milliseconds since the lease was renewed or the run was handed over, and 1 after
-a crash. Otherwise these are 0. Returns nothing if another process drives the run, or the run has ended or is unknown.
+Returns five integers: the new epoch, the last `seq`, the number of crashes of the run's processes, and two about the
+takeover. The fourth is the milliseconds since the lease was renewed or the run was handed over. The fifth is 1 if the
+lease expired without RELEASE, otherwise 0. Both are 0 if the calling process already drives the run. Returns nothing if
+another process drives the run, or the run has ended or is unknown.
 
 `KEYS`: `Keys.changed_by`. `ARGV`: process id, lease in milliseconds, milliseconds until keys expire, key of the run,
 run id, and the current epoch if the calling process drives the run, otherwise `''`.

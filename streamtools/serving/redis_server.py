@@ -23,7 +23,10 @@ from streamtools.tools.redis_client import RedisClient, Word
 log = Logger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-"""Seconds of the first and the longest pause between attempts to reach the server. Each pause doubles the last one."""
+"""The first and the longest pause between attempts to reach the server, in seconds.
+
+Each pause is twice as long as the previous pause, up to the longest.
+"""
 
 
 class StoreSettings(NamedTuple):
@@ -70,7 +73,7 @@ class RedisServer:
         return await self.client.execute("EVAL", script, len(names), *names, *args)
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
-        """Return the state of a run. Its `written_by` is about the event `seq`, by default the last event."""
+        """Return the state of a run. `written_by` is the epoch of the event `seq`, by default the last event."""
         log, meta, _ = self.keys.of_run(key)
         args = ("EVAL", scripts.STATE, 2, log, meta, "" if seq is None else seq)
         first, last, epoch, process_id, *others = await self.retry(*args, seconds=self.settings.max_outage)
@@ -79,9 +82,10 @@ class RedisServer:
     async def store(
         self, key: str, field: str, value: str | bytes = "", *, token: str = "", read: Sequence[str] = ()
     ) -> list[bytes | None]:
-        """Store a field of a run, unless the run has this field or `value` is empty. Returns the fields `read`.
+        """Store a field of a run, unless the run has this field or `value` is empty.
 
-        If the run is not kept, or `token` is given and does not drive the run, nothing is stored or returned.
+        Returns the values of the fields in `read`, by default the value of `field`. Stores nothing and returns [] if
+        the run is unknown, or if `token` is not empty and is not the token of the run.
         """
         meta = self.keys.of_run(key).meta
         fields: list[bytes | None]
@@ -121,8 +125,8 @@ class RedisMessages:
         """Send a request to the process that drives a run, and return its answer.
 
         The answer is `{"over": True}` for an unknown run, and for an ended run unless `also_ended` is True. While
-        another process takes the run over, the request is repeated.
-        Raises `OwnerUnreachable` if no answer arrives within the time of a lease.
+        another process takes the run over, the request is repeated. Raises `OwnerUnreachable` if no answer arrives
+        within the time of a lease, or if the request fails.
         """
         id = secrets.token_hex(8)
         try:
@@ -137,7 +141,7 @@ class RedisMessages:
                         await arrived.wait()
                         if state.is_over or not answer.get("over"):
                             return answer
-                    await anyio.sleep(FIRST_RETRY_S)  # another process is taking the run over, or it has just ended
+                    await anyio.sleep(FIRST_RETRY_S)  # another process takes the run over, or the run has just ended
         except Exception as error:
             raise OwnerUnreachable("The process that drives the run does not answer.") from error
         finally:

@@ -57,9 +57,9 @@ from streamtools.tools.redis_client import Word, check_url, open_client
 log = Logger(__name__)
 
 Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable | None]
-"""Gets a run whose process has crashed. Returns the chat that continues it, or None to end the run."""
+"""Gets a run whose process has crashed or has handed it over. Returns the chat that continues it, or None."""
 
-_OWNER_LOST = "the process of the run has ended, and another process continues the run"
+_OWNER_LOST = "the process of the run no longer drives it, and another process has taken the run over"
 
 
 class RedisStore(Checked):
@@ -69,21 +69,23 @@ class RedisStore(Checked):
     without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read all runs
     with one blocking command. All keys start with `prefix`. A store runs on asyncio only.
 
-    With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. The
-    server follows from the id of the user and the URLs, without user names and passwords. A run that is not on it is
-    also found on the server that the user has in the list `find_also`. To change the list without losing runs, pass
-    the next list as `find_also` first, and later the previous one.
+    With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. A hash
+    of the user's id and the URLs, without their user names and passwords, selects the server. `find_also` is a second
+    list: a run that is not found on the user's server of `servers` is looked up on the user's server of `find_also`. To
+    change the list, first pass the new list as `find_also` in all processes. Then pass the new list as `servers`, and
+    the old one as `find_also`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
-    lease has expired, another process continues the run, or ends it with `done(failed)`. At such an end, a call that
-    may have started gets the error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome
-    that the ledger has recorded. Before the ledger is read, the old process is barred from starting more calls.
+    lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
+    after a stop. At such an end, a call that may have started gets the error `outcome_unknown`. If you pass the
+    `ledger` of the tools, the call gets the outcome that the ledger has recorded. Before the ledger is read, the old
+    process is barred from starting more calls.
 
-    `recover(lost)` is called for a run whose process has crashed. It returns the chat that continues the run,
-    `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a `warning(owner_lost)`. At
-    most `max_recoveries` crashes of a run are handled in this way. A run that continues a waiting run, and to which the
-    model has answered nothing yet, is started again with the function `resume` of `Runs`. If `recover` or `resume`
-    raises an exception, or takes longer than `max_outage` seconds, the run fails.
+    `recover(lost)` is called for a run whose process has crashed or has handed it over. It returns the chat that
+    continues the run, `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a
+    `warning(owner_lost)`. At most `max_recoveries` crashes of a run are handled in this way. If the lost run continues
+    a waiting run, and the model has not answered in it yet, it is started again with the function `resume` of `Runs`.
+    If `recover` or `resume` raises an exception, or takes longer than `max_outage` seconds, the run fails.
 
     A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
     expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
@@ -117,7 +119,7 @@ class RedisStore(Checked):
         self._recover, self._max_recoveries = recover, max_recoveries
         self._connected: dict[str, RedisServer] = {}
         self.processes: dict[str, RedisProcess] = {}
-        """The part of this process that writes and reads runs on a server, by the name of the server."""
+        """Maps the name of a server to the `RedisProcess` that reads and writes its runs."""
         self._running: Mapping[str, Run] = {}
 
     @property
@@ -127,7 +129,7 @@ class RedisStore(Checked):
 
     @property
     def recovers(self) -> bool:
-        """Whether a lost run may be continued."""
+        """Whether `recover` is set. Without it, only runs that continue a waiting run can be continued."""
         return self._recover is not None
 
     @asynccontextmanager
@@ -148,7 +150,7 @@ class RedisStore(Checked):
                     log.warning("redis_unreachable", **loggable(error))
                 else:
                     if b"cluster_enabled:1" in found:
-                        raise ValueError("A Redis Cluster cannot read several runs with one command. Pass its servers.")
+                        raise ValueError("Redis Cluster is not supported. Pass the URLs of separate servers.")
                 self._connected[name] = RedisServer(client, self._settings)
             yield
 
@@ -163,7 +165,7 @@ class RedisStore(Checked):
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
-        `admit(stream, lost)` returns a run that continues `lost`. The caller starts the returned run.
+        `admit(stream, lost)` returns a run that continues `lost`. The store starts the returned run.
         `resume_lost(lost)` returns a stream for a lost run that continues a waiting run. While `may_start()` is False,
         this process can start no more runs.
         """
@@ -181,7 +183,7 @@ class RedisStore(Checked):
 
     def _processes_of(self, owner: str) -> Sequence[RedisProcess]:
         """Return the `RedisProcess` of each server that may have runs of a user. The first one gets the new runs."""
-        assert self.processes, "pass the store to `Runs`, and enter it"
+        assert self.processes, "pass the store to `Runs`, and write `async with Runs(…)`"
         lists = filter(None, (self._servers, self._find_also))
         return [self.processes[name] for name in dict.fromkeys(server_of(owner, names) for names in lists)]
 
@@ -200,7 +202,7 @@ class RedisStore(Checked):
 
         Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
         this id, `RunNotFound` if the run that it continues was deleted, and `OwnerUnreachable` if the server does not
-        answer. The runs that it continues are kept as long as the run itself.
+        answer. The waiting runs that the new run continues are kept as long as the new run.
         """
         process, key = await self._process_of(run.id.removesuffix(NEXT), run.owner), log_key(run.owner, run.id)
         keys = process.server.keys
@@ -227,7 +229,7 @@ class RedisStore(Checked):
         return not run.is_cut
 
     def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
-        """Let a run write through its lease."""
+        """Bind a run to its lease, and give it a journal that writes to Redis."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         leased.logs_first = self.recovers
         run.journal = RedisJournal(self, run, process, leased)
@@ -316,7 +318,7 @@ class RedisStore(Checked):
         """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
         if (self.recovers or key.endswith(NEXT)) and not self._may_start():  # another process can continue the run
             return
-        if key in self._running:  # this process had lost the run, and has not ended it yet
+        if key in self._running:  # this process has lost the lease, and still ends the run
             return
         claimed = await process.claim(key)
         if claimed is None:
@@ -356,7 +358,7 @@ class RedisStore(Checked):
         return earlier | await entries_of(self._ledger, run_id)
 
     async def _continue(self, process: RedisProcess, leased: LeasedRun, lost: LostRun) -> bool:
-        """Start a run that continues a lost one, if a function returns a stream for it.
+        """Start a run that continues a lost one, if `recover` or `resume` returns a stream.
 
         Adds events to `lost.events`. Returns False if the caller must end the run. Raises `Draining`, `TooManyRuns` and
         `OwnerUnreachable`: then a process may continue the run later.
@@ -390,7 +392,7 @@ class RedisStore(Checked):
                 if not leased.is_fenced:
                     log.warning("run_not_continued", run_id=leased.run_id, reason="`recover` returned None")
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            if leased.key in self._running:  # until it is refused: a new run that has the same id
+            if leased.key in self._running:  # a new run with the same id, which is refused soon
                 raise OwnerUnreachable("This process cannot continue the run yet.")
             continued = self._admit(stream, lost)
         except Exception as error:
@@ -429,16 +431,16 @@ def server_of(owner: str, names: Iterable[str]) -> str:
 
 
 def _has_answer(events: Iterable[UIEvent], copied: int) -> bool:
-    """Return whether the model has answered after the events up to the seq `copied` of the waiting run."""
+    """Return whether the model has answered since the last event of the waiting run, whose seq is `copied`."""
     new = [event for event in events if (not event.seq or event.seq > copied) and not isinstance(event, Warning)]
     return any(isinstance(event, StepStart) for event in new[:-1])
 
 
 def _by_name(servers: object) -> dict[str, object]:
-    """Return the URL or client of each server by its name: the URL without its scheme, user name and password."""
+    """Map the name of each server to its URL or client. The name is the URL without scheme, user name and password."""
     listed = servers if isinstance(servers, list | tuple) else [servers]
     if not listed or (len(listed) > 1 and not all(isinstance(each, str) for each in listed)):
-        raise TypeError(f"A list of servers must be a list of URLs, got {described(servers)}")
+        raise TypeError(f"`servers` must be a URL, a client of redis-py, or a list of URLs, got {described(servers)}")
     for each in listed:
         check_url(each)
     return {each.partition("://")[2].rpartition("@")[2] if isinstance(each, str) else "": each for each in listed}
@@ -476,7 +478,8 @@ def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEve
 class RedisJournal(Journal):
     """Writes the events of a run to Redis in the background.
 
-    `write` returns before the server has the event. At the end, `flush` waits until the server has all events.
+    `write` returns before the server has the event. At the end, `flush` waits until the server has all events, for
+    `END_TIMEOUT_S` at most.
     """
 
     def __init__(self, store: RedisStore, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
@@ -514,7 +517,7 @@ class RedisJournal(Journal):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
     async def copy(self, earlier: Iterable[UIEvent]) -> None:
-        """Write the events in the speed of the server. A run with too many pending events would be stopped."""
+        """Write the events no faster than the server stores them: too many pending events would stop the run."""
         for event in earlier:
             await super().copy((event,))
             await self._leased.wait_for_room()
@@ -574,7 +577,7 @@ class RemoteRun(Run):
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note, place=store)
         self.outlives_process = True
         self.stop_requested = False
-        """Whether a user has stopped the run. Its process may have ended before it could stop it."""
+        """Whether a user has stopped the run. The driving process may have died before it could stop the run."""
         self._process = process
         self._key = self.journal.key
         self.journal.readable.set()

@@ -49,7 +49,7 @@ from streamtools.tools.ledger import DRIVEN_RUN
 log = Logger(__name__)
 
 NEXT = "~"
-"""The id of the run that continues a waiting run is the id of that run and this suffix."""
+"""The suffix for continuations. The id of a continuation is the id of the waiting run, followed by this suffix."""
 
 _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
 _STOPPED = Deny(STOPPED)
@@ -102,18 +102,18 @@ class Run(AsyncOnly, Checked, Deciding):
         self._final = StoredEnd(TurnResult())  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
-        self._lost = lost  # the run that this one continues: a lost one, or the log of a continuation that begins
+        self._lost = lost  # the lost run that this run continues, or the log with which a new continuation begins
         self.copied = 0 if lost is None else lost.copied
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
-        """True if the run ends only here, and may continue elsewhere.
+        """True if the run ends in this process, and another process may continue it.
 
-        Its process closes, has lost the lease of a ledger, or could not write the end of the run.
+        This process shuts down, has lost its lease in the ledger, or could not store the end of the run.
         """
         self.continued: Run | None = None
-        """The run in the other process that has taken it over, if it had not ended there when it ended here."""
+        """A `RemoteRun` of the same run, set if another process has taken the run over and not ended it yet."""
         self.is_abandoned = False
-        """True if the run was stopped because no client has read it."""
+        """True if the run was stopped because it had no reader for `stop_when_abandoned` seconds."""
         self.is_stored = False
         """Whether other processes find the run."""
         self.outlives_process = False
@@ -136,7 +136,7 @@ class Run(AsyncOnly, Checked, Deciding):
     def __repr__(self) -> str:
         return f"<Run {self.id} {'ended' if self.ended else 'running'}>"
 
-    if not TYPE_CHECKING:  # a type checker reports these uses, unless it sees the methods
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report a run in `for` or `await`
 
         def __aiter__(self) -> Never:
             raise TypeError("write `async with run.attach() as events:`, or `await run.wait()`")
@@ -182,7 +182,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     @property
     def history(self) -> list[Any]:
-        """The messages with which to resume the chat. Empty unless the chat is suspended or can continue."""
+        """The messages with which to resume the chat. After the end, empty unless the run waits for decisions."""
         return list(getattr(self._events, "history", self._final.history))
 
     def load(self, data: bytes | None) -> bool:
@@ -326,7 +326,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     @property
     def has_done(self) -> bool:
-        """Whether the stream has ended, even if `done` is not written yet."""
+        """Whether the run has its `done` event, even if `done` is not written yet."""
         return (self._withheld or self.journal.done) is not None
 
     async def wait(self) -> TurnResult:
@@ -437,9 +437,10 @@ class Run(AsyncOnly, Checked, Deciding):
                 self._finished.set()
 
     def _withholds(self, event: UIEvent) -> bool:
-        """Return whether the event is the `done` of a run that waits or continues another.
+        """Withhold the `done` of a run that waits or that continues another run. Returns whether it was withheld.
 
-        It is written after the end of the run is stored. So no reader gets a question that a crash could lose.
+        `done` is then written after the end of the run is stored. So a crash cannot lose questions after a reader has
+        received `done`.
         """
         if type(event) is Done and self._place is not None and (event.reason == "waiting" or self.id.endswith(NEXT)):
             self._withheld = event

@@ -63,9 +63,10 @@ class Runs(Checked, AsyncOnly):
     that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease`
     is added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
 
-    When `shutdown` begins, no new run starts. The end of the context begins it. The runs then have `drain` seconds to
-    finish (by default 0). With `shutdown`, its `drain` applies. Then the end of the context stops the remaining runs. A
-    stopped stream may take `grace` seconds to close and is then cancelled.
+    After `shutdown` has begun, no new run starts. The end of the context begins the shutdown. The runs then have
+    `drain` seconds to finish (by default 0), or the `drain` of `shutdown`. An exception that ends the context skips
+    this time. Then the end of the context stops the remaining runs. A stopped stream may take `grace` seconds to close.
+    Then it is cancelled.
 
     When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
     that continues it. If that fails, the next request for the run tries again. When the last question has expired, the
@@ -114,10 +115,10 @@ class Runs(Checked, AsyncOnly):
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         if self._store is not None and stop_when_abandoned is not None:
-            stop_when_abandoned += self._store.lease  # readers in other processes are reported late, at most by this
+            stop_when_abandoned += self._store.lease  # other processes report their readers up to one lease late
         self._grace = grace
         self._shutdown = Shutdown(drain or 0.0) if shutdown is None else shutdown
-        self._runs: dict[str, Run] = {}  # by log key: the started runs that are found, the oldest first
+        self._runs: dict[str, Run] = {}  # by log key: the running and the kept runs, in the order of their start
         self._running: dict[str, Run] = {}  # by log key: the runs that have not ended
         self._kept: dict[str, float] = {}  # by log key: the time until which an ended run is kept, in the order of ends
         self._stack = AsyncExitStack()
@@ -249,7 +250,10 @@ class Runs(Checked, AsyncOnly):
         return await self._resumed(run, lost)
 
     async def _resumed(self, run: Run, log: LostRun) -> Startable:
-        """Return the chat that continues a waiting run and its `log`. Raises TypeError for the chat of another run."""
+        """Call `resume` with a waiting run, and return the chat that continues the run.
+
+        The chat begins with the events in `log`. Raises TypeError if `resume` returns the chat of another run.
+        """
         assert self._resume is not None
         run.next_log = log
         try:
@@ -262,10 +266,11 @@ class Runs(Checked, AsyncOnly):
         return stream
 
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Return a run of the user `owner`, or the run that continues it. This may start that run.
+        """Return a run of the user `owner`, or the run that continues it (the continuation).
 
-        It is started if all calls of a waiting run are decided or have expired, and no process continues it. Its log
-        begins with the events of the run that waited. Raises `RunNotFound` if the user has no such run that is kept.
+        The continuation is started if all calls of the waiting run are decided or have expired, and no process has
+        started it. Its log begins with the events of the waiting run. Raises `RunNotFound` if the user has no such run
+        that is kept.
         """
         return await self._continue_if_decided(await self._lookup_waiting(run_id, owner))
 
@@ -336,14 +341,15 @@ class Runs(Checked, AsyncOnly):
         While other calls are undecided, that is the waiting run, whose `decisions` has the decisions that arrived. The
         decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
         begins with the events of the waiting run. The same decision, made again, returns the same run. If another
-        process continues the run, the readers of the returned run get the new events when it has ended. With a
-        `RedisStore`, they get each event immediately. If that process dies, ends, or stops the run for lack of readers,
-        the lease expires. This process then continues the run for its reader. A run that has made calls of its own is
-        not continued. With a `RedisStore`, a run that was stopped or whose model has answered is not continued either.
+        process drives the continuation, the readers of the returned run get the new events after its end. With a
+        `RedisStore`, they get each event immediately. If that process crashes or shuts down, its lease expires, and
+        another process may start the continuation again. Without a `RedisStore`, this also applies if that process
+        stops the continuation for lack of readers. A continuation that was stopped by a caller or has made new calls is
+        not started again. With a `RedisStore`, only `recover` can continue one in which the model has answered.
 
-        A question that has expired counts as denied. When the last question has expired, the process in which the run
-        waited continues the run. If this process has ended, the next `find` or `latest` in another process continues
-        it.
+        A question that has expired counts as denied. When the last question has expired, the process that drove the
+        waiting run starts the continuation. If that process has shut down, the next `find` or `latest` in another
+        process starts the continuation.
 
         If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
@@ -492,7 +498,7 @@ class Runs(Checked, AsyncOnly):
         del self._running[run.journal.key]
         self._keep_run(run, run.keep_for(self._keep))
         may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
-        if run.continued is not None or may_continue:  # in another process
+        if run.continued is not None or may_continue:  # another process drives the run, or may continue it
             self._forget(run.journal.key)
         elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
             self._tasks.start_soon(self._continue_when_expired, run, suspension)

@@ -2,8 +2,8 @@
 
 A waiting run has ended with calls that await a decision. Several processes may share the ledger. One of them continues
 the run, and holds a lease on it. If that process dies, its lease expires, and another process may continue the run. No
-decided call runs twice, because the ledger has its outcome. If the continuation has made calls of its own, it is not
-started again, but ends with an error.
+decided call runs twice, because the ledger has its outcome. If the process died after the continuation had made new
+calls, the continuation is not started again, but ends with an error.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ log = Logger(__name__)
 
 _POLL_S = 0.5  # pause between attempts to read a run that another process continues
 _RETRY_S = 5.0  # the additional pause after a failure
-_LONGEST_LEASE_S = 15.0  # the lease of a ledger in memory never expires
+_LONGEST_LEASE_S = 15.0  # an upper limit, because the lease of a ledger in memory never expires
 _KEEP_LONGER_S = 60.0  # so that a run is kept at least until its lease is renewed
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """An ended run as the ledger stores it, in addition to its owner, id and conversation.
+    """The data of an ended run that the ledger stores, besides the owner, the id and the conversation.
 
     `end` is the JSON of its result, its suspension and its history. `events` has the JSON of each event, with `done`.
-    `copied` is the `seq` of the last event that was copied from the run before it, or 0.
+    `copied` is the `seq` of the last event that was copied from the waiting run, or 0.
     """
 
     note: Any
@@ -89,9 +89,9 @@ class WaitingRuns:
     async def save(self, run: Run, done: Done) -> bool:
         """Store the end of a run before its `done` is written. Returns whether the run is stored.
 
-        A continuation is stored only if this process has the lease on the run that waited. If it is cut or abandoned,
-        it is not stored: then another process, which may have a reader, may continue the run that waited. Raises
-        ValueError if a run that waits cannot be stored.
+        A continuation is stored only if this process has the lease on the run that waited. A continuation that was
+        cancelled because it was cut or abandoned is not stored. Then another process, perhaps one with a reader, may
+        continue the run that waited. Raises ValueError if a run that waits cannot be stored.
         """
         if (run.is_cut or run.is_abandoned) and done.reason == "cancelled":
             return False
@@ -129,9 +129,9 @@ class WaitingRuns:
     async def claim(self, run: Run, try_to_continue: Callable[[Run], Awaitable[Run]]) -> FollowedRun | None:
         """Take the lease on a waiting run, to continue it. Returns None if the caller must start the continuation.
 
-        Otherwise the continuation is stored, or another process has the lease. Then this returns a `FollowedRun`, which
-        finds the continuation with `try_to_continue`. If the continuation was stopped or has made calls of its own, it
-        is not started again, but stored as ended. Raises `RunNotFound` if the run is not stored any more.
+        If the continuation is already stored, or another process has the lease, this returns a `FollowedRun`, which
+        finds the continuation with `try_to_continue`. A continuation that was stopped or has made new calls is not
+        started again, but stored as ended. Raises `RunNotFound` if the run is not stored any more.
         """
         followed = FollowedRun(run, self, try_to_continue)
         has_lease, was_stopped = await self._take_lease(run)
@@ -193,9 +193,10 @@ class WaitingRuns:
 class FollowedRun(Run):
     """A continuation that another process drives. The object is also the log from which its readers read.
 
-    They get the events up to the question, and the others when the run has ended. `try_to_continue(waiting)` returns
-    the continuation if it has ended. If the lease of the other process has expired, it starts and returns the
-    continuation here. Otherwise it returns a `FollowedRun`.
+    They get the events of the waiting run immediately. They get the later events when the continuation has ended, or
+    while it runs in this process. `try_to_continue(waiting)` returns the continuation if it has ended. If the lease of
+    the other process has expired, `try_to_continue` starts the continuation in this process and returns it. Otherwise
+    it returns a `FollowedRun`.
     """
 
     def __init__(self, waiting: Run, store: WaitingRuns, try_to_continue: Callable[[Run], Awaitable[Run]]) -> None:
@@ -230,7 +231,8 @@ class FollowedRun(Run):
         await self.wait()
 
     async def _found(self) -> Run:
-        """Wait until the run is stored, or runs in this process. Retry after a failure of the ledger or of `resume`."""
+        """Wait until the continuation is stored, or runs in this process. Retry after a failure of the ledger or of
+        `resume`."""
         while True:
             try:
                 run = await self._try_to_continue(self._waiting)

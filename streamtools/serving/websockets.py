@@ -78,7 +78,7 @@ class Socket:
         )
         self.shutdown = shutdown or Shutdown()
         self.closing: tuple[int, str] | None = None
-        """The close code and the reason after too many invalid frames. None: the end of the answers decides."""
+        """The close code and the reason, set after too many invalid frames. If it is None, `serve` selects the code."""
         self._websocket = websocket
         self._closed = False
 
@@ -92,9 +92,9 @@ class Socket:
     ) -> None:
         """Accept the websocket, call `deliver` with the shutdown and `options`, and close the websocket.
 
-        The close code is `closing`, if it is set. Otherwise, it depends on the shutdown, and on the exception that
-        `deliver` returns. The exception is raised. If the shutdown has begun, and `starts` says that `deliver` starts
-        answers, the client is refused.
+        The close code is `closing` if that is set. Otherwise, it is 1011 if `deliver` returned an exception, 1001 after
+        the shutdown has begun, and 1000 in other cases. An exception that `deliver` returned is raised. With
+        `starts=True`, the client is refused if the shutdown has begun.
         """
         if starts and self.shutdown.begun:
             await self._refuse()
@@ -132,7 +132,10 @@ class Socket:
         return None
 
     async def send(self, message: Message, conversation: str | None = None) -> None:
-        """Send one frame, unless the websocket is closed. An object is sent as JSON, with the field `conversation`."""
+        """Send one frame, unless the websocket is closed or `message` is None. A mapping is sent as a JSON object.
+
+        The JSON object gets the field `conversation`, unless `conversation` is None.
+        """
         if message is None or self.closed:
             return
         if not isinstance(message, str) and isinstance(message, Mapping):  # the first check is faster
@@ -171,7 +174,7 @@ class SocketSink(EventSink):
         self, socket: Socket, exclude: Collection[str], format: SocketFormat | None, conversation: str | None = None
     ) -> None:
         self.run_id: str | None = None
-        """The id of the run. None until the client can know it."""
+        """The id of the run. None until a `Run` is found, or until the `start` event of a stream is sent."""
         self.last: UIEvent | None = None
         """The last event that was read, even if its type is excluded."""
         self._socket = socket
@@ -372,23 +375,24 @@ async def serve_websocket(
 
     - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
       that answer only if its run has this id.
-    - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent: it is approved, denied, or
-      answered with the result of a call that the client runs. The fields are those of a `Decision`.
-    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
-      `owner` in `runs`. Without `run_id`, the last run of this connection is sent. A frame with the field
-      `conversation` must have a `run_id`.
+    - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The other fields are those
+      of `Approve`, `Deny` or `Answer`. `Answer` holds the result of a call that the client has executed.
+    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. `runs` must have a run of the user
+      `owner` with this id. The default is the last run on this connection, not counting runs in a `conversation`. A
+      frame with the field `conversation` must have a `run_id`.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most `max_waiting` messages and
-    `resume` frames of a conversation may wait. A further frame is dropped with the error `too_many_messages`, and
-    counts as an invalid frame.
+    `resume` frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`.
+    It counts as an invalid frame.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
-    one conversation are answered in order, and up to `max_conversations` conversations at the same time. A frame that
-    would begin a further conversation is dropped with the error `too_many_conversations`. Every JSON object that the
-    server sends has the field of the frame that it answers. A `str` or `bytes` of a custom format is sent unchanged.
-    Without this option, the field has no meaning.
+    one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
+    frame over this limit is dropped with the error `too_many_conversations`, and counts as an invalid frame. A JSON
+    object from the server has the same `conversation` as the frame that it answers. The error for a frame that cannot
+    be parsed has none. A `str` or `bytes` of a custom format is sent unchanged. Without `max_conversations`, the field
+    is passed to the handler in a message, and is invalid in a control frame.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`, and the frame is not counted as invalid.
@@ -396,10 +400,10 @@ async def serve_websocket(
     has more than `max_frame` characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are
     parsed in the event loop.
 
-    If the handler raises ValueError, LookupError, TypeError or RecursionError, or the stream does so before its first
-    event, the message is an invalid frame with the code `refused`. The log reports the type, line and reason of the
-    exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes the websocket with 1011 and is
-    raised.
+    If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
+    code `refused`. The same applies if the stream raises one of them before its first event. The log reports the type,
+    line and reason of the exception (`message_refused`). Any other exception is raised, and the websocket is closed
+    with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
@@ -466,7 +470,7 @@ class _Connection:
     has_warned: bool = False  # whether the log has the warning `not_a_run`
 
     async def serve(self) -> None:
-        self.finished = anyio.Event()  # set after an error, and when the last answer has ended during a shutdown
+        self.finished = anyio.Event()  # set after an error or too many invalid frames, or at a shutdown without answers
 
         async def work() -> None:
             await self.finished.wait()
@@ -577,7 +581,7 @@ class _Connection:
         answers = self.answers[conversation]
         try:
             while answers:
-                await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled answer ends without raising
+                await anyio.lowlevel.checkpoint_if_cancelled()  # `_answer` may return without raising a cancellation
                 try:
                     if self.socket.shutdown.begun:
                         raise _shutdown_error()

@@ -344,8 +344,8 @@ class OpenCall:
     ) -> None:
         """Append U+FFFD if half of a surrogate pair is buffered, and the end of the call.
 
-        `given` counts only if no arguments arrived in pieces. `repeat` returns `own` from the arguments of the call. It
-        is not called if they are invalid.
+        The field `given` is ignored if arguments arrived in pieces. `repeat` receives the arguments of the call, and
+        returns the value of the field `own`. It is not called with invalid arguments.
         """
         self.add(self.pair_joiner.close(), events, limits.call)
         given = ("".join(self.pieces) or None) if self.length else self.given
@@ -376,7 +376,7 @@ class GrowingItem:
         self._texts: dict[str, list[str]] = {}  # strings that arrived in pieces, by the name of their field
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Add the fields of a delta. Lists, objects and most strings are continued. Other values are replaced."""
+        """Add the fields of a delta. Lists and most strings are appended, objects are updated, and others replaced."""
         for name, value in delta.items():
             known = self.data.get(name)
             if isinstance(value, str) and isinstance(known, str | None) and name not in _UNCUT_FIELDS:
@@ -387,7 +387,7 @@ class GrowingItem:
             elif isinstance(value, dict) and isinstance(known, dict):
                 known.update(value)
             elif value not in (None, ""):
-                self.data[name] = copy(value)  # a later delta continues it, and an event may hold the original
+                self.data[name] = copy(value)  # a later delta changes the copy, and an event may hold the original
 
     def whole(self) -> dict[str, Any]:
         """Return the object with all strings joined."""
@@ -453,7 +453,8 @@ class Adapter(ABC):
 
         `cause` says why the transport broke off. It is None if the transport ended normally. With a cause, the last
         event is an error, unless the stream had already `ended`. If the provider's SDK raised an exception with an
-        error of the provider, `cause` is the event for this error. It is then always the last event.
+        error of the provider, `cause` is the event for this error. This event is then the last one, unless an error or
+        a terminator has arrived before.
         """
 
 
@@ -536,9 +537,9 @@ class FrameAdapter(Adapter):
         self._flush(events)
 
     def _note_ignored_line(self) -> None:
-        """Record that the stream has another format, if it begins with a line that is not a field of an event.
+        """If the stream has a line that is not a field of an event, record that it has another format.
 
-        This must not happen at a terminator, because the line may come after it, in the same network chunk.
+        This is not called at a terminator, because the line may follow the terminator in the same network chunk.
         """
         if self._other_format is None and self._frames.ignored:
             line = bounded(self._frames.ignored.decode(errors="replace"), 60)
@@ -626,7 +627,7 @@ class FrameAdapter(Adapter):
             self._pass_not_understood(frame, value, events)
 
     def _pass_not_understood(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Forward the value of a frame that is not understood. Records a description, unless it has this format."""
+        """Forward a value that is not understood. `_note_other_format` may record that it has another format."""
         self._note_other_format(frame.event, value)
         self._pass_raw(value, events)
 
@@ -679,7 +680,7 @@ class FrameAdapter(Adapter):
         self._pass(SourceRaw(value), value, events)
 
     def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
-        """Append a `raw` event whose value must be part of the next request. `about` is the field of `SourceRaw`."""
+        """Append a `raw` event with a value that the next request must repeat. `about` is passed to `SourceRaw`."""
         self._pass(SourceRaw(value, self.format, about), value, events)
 
     def _new_key(self) -> str:
@@ -688,7 +689,7 @@ class FrameAdapter(Adapter):
         return str(self._started)
 
     def _open_call(self, calls: dict[Any, CallT], index: Any, call: CallT, events: list[SourceEvent]) -> bool:
-        """Add a call that begins to `calls`, under `index`, append its start, and return True.
+        """Store `call` in `calls` under `index`, and return True. Append its start, unless the provider runs it.
 
         If too many calls are open, report the call as refused and return False.
         """
@@ -835,7 +836,7 @@ class Source:
 
 
 _TIMEOUTS = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}
-"""The names of exceptions for a connection without data: of HTTP clients, streamtools, event loops and SDKs."""
+"""The class names of the read timeout exceptions of HTTP clients, streamtools, Python and SDKs."""
 
 
 def _explain_timeout(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:

@@ -20,7 +20,7 @@ from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 from streamtools.sources.provider_terms import object_in, objects
 
-# An entry with one of these errors is not a call. It is not an object, has no tool name, or has two names or arguments.
+# The codes of entries that are not calls: not an object, no tool name, or two different names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 _CALL_BLOCKS = ("tool_use", "function_call", "function")
@@ -31,8 +31,8 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     """Return the source events of a finished response.
 
     `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama. It may also be a message
-    from such a response, a call, a list of content blocks or calls, a text, or None. SDK objects are read as dicts.
-    Raises `UnreadableSource` for anything else.
+    from such a response, a call, a list of content blocks or calls, a text, or None. SDK objects are read as dicts. Any
+    other dict is read as a chat message. Raises `UnreadableSource` for a value of any other type.
     """
     if response is None:
         return [ProviderCompleted(finish_reason="stop")]
@@ -72,7 +72,7 @@ def _read_chat(head: dict[str, Any], message: dict[str, Any], ending: object, li
 def _split_message(message: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """Return a chat message without its calls, and the calls.
 
-    Some servers send a `function_call` without content in every message. It is ignored.
+    A `function_call` whose fields are all empty is ignored, because some servers send one in every message.
     """
     listed, legacy = message.get("tool_calls"), message.get("function_call")
     calls = listed if isinstance(listed, list) else [listed] if listed else []
@@ -125,7 +125,7 @@ def _find(places: Iterable[Any], names: Sequence[str]) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Return the dict of a `ToolCall`, a mapping or an SDK object. Returns any other value unchanged."""
+    """Convert a `ToolCall`, a mapping or an SDK object to a dict. Returns any other value unchanged."""
     if isinstance(value, ToolCall):
         return msgspec.to_builtins(value)
     frame = as_frame(value)

@@ -39,7 +39,7 @@ _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.s
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the names in `text`, which spaces separate."""
+    """Return the names in `text`. Spaces separate the names."""
     return frozenset(text.split())
 
 
@@ -81,7 +81,7 @@ _FURTHER_COUNTS = {  # added to the counts of Gemini: its input excludes tool re
 # Keys of error objects, and attributes of exceptions, in the order in which they are tried.
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
 _KINDS = ("type", "name", "code", "request_id")  # Anthropic's support requires the id of the request
-_BODIES = ("body", "error", "details")  # in exceptions of the SDKs of OpenAI and Anthropic, Ollama, and Google
+_BODIES = ("body", "error", "details")  # of SDK exceptions: OpenAI and Anthropic, Ollama, Google
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
@@ -97,7 +97,7 @@ def finish_reason(raw: str | None) -> FinishReason:
 def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
     """Return the usage in `value`, or None.
 
-    With `excludes_cache`, the provider's input count excludes cached tokens, and they are added to it.
+    With `excludes_cache`, the provider's input count excludes cached tokens, and this function adds them.
     """
     if not isinstance(value, dict):
         return None
@@ -117,7 +117,8 @@ def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
 
 
 def shown_url(url: object) -> str | None:
-    """Return the host and path of a URL for the log, or None. The query and the user may hold credentials."""
+    """Return the host and path of a URL for the log, or None. Without query and user info, which may hold
+    credentials."""
     host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
     shown = host.rpartition("@")[2] + slash + path
     return bounded(shown, 300) or None
@@ -156,7 +157,7 @@ class Fault(NamedTuple):
 
 
 def read_fault(value: Any) -> Fault:
-    """Return the error in a text, an object with one of the keys `_MESSAGES`, or the first item of a list."""
+    """Read an error: a text, an object with one of the keys `_MESSAGES`, or a list that begins with one of these."""
     message, kinds, status, failed = "", [], None, None
     for _ in range(8):  # error objects may be nested; no known provider nests more than eight
         if isinstance(value, list):
@@ -199,7 +200,7 @@ def raised_error(error: Exception) -> SourceError | None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the name of an exception's type, for the log. The message may contain an API key or a user's text."""
+    """Return the name of an exception's type, for the log. Its message may contain an API key or a user's text."""
     module = type(error).__module__
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 
@@ -221,7 +222,7 @@ def bounded_id(value: Any) -> str | None:
 
 
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
-    """Return the value of the first key in `names` that is a non-empty string, or None."""
+    """Return the first value of the keys `names` that is a non-empty string, or None."""
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
 
 
@@ -236,7 +237,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def text_under(value: Any, *names: str) -> str | None:
-    """Return the first non-empty string under one of the keys `names` in metadata with one dict per provider, or None.
+    """Return the first non-empty string under one of the keys `names` in the dicts of all providers, or None.
 
     >>> text_under({"google": {"thoughtSignature": "c2ln"}}, "signature", "thoughtSignature")
     'c2ln'
@@ -248,7 +249,8 @@ def text_under(value: Any, *names: str) -> str | None:
 def escaped(text: str) -> str:
     """Return `text` escaped for a JSON string, without quotes.
 
-    A lone surrogate is escaped too, so that the two halves of a cut pair form a pair in the JSON text.
+    A lone surrogate is escaped too, so that the halves of a pair that was cut between two deltas form a pair in the
+    JSON text.
     """
     try:
         return msgspec.json.encode(text)[1:-1].decode()
@@ -257,7 +259,7 @@ def escaped(text: str) -> str:
 
 
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
-    """Return `text` on one line, cut to `length` characters. Control characters become spaces."""
+    """Return `text` on one line, cut to `length` characters. Characters that are not printable become spaces."""
     line = "".join(char if char.isprintable() else " " for char in text[: length + 1]).strip()
     return line if len(text) <= length else line[: length - 1] + "…"
 

@@ -52,15 +52,15 @@ class ApprovalOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Checked):
-    """Options that change or buffer text before it is shown. Raises ValueError for a value that is not allowed."""
+    """Options for the text of the model. Raises ValueError for a value that is not allowed."""
 
     rules: Sequence[Rule] = ()
     """Rules from `streamtools.rules`, which replace, remove or mark parts of the visible text."""
     rules_in_reasoning: bool = False
     """True if the rules also apply to reasoning, separately from the text."""
     rules_in_arguments: bool = False
-    """True if the rules also apply to the call arguments in events. Tools get the original arguments. There are no
-    `call-delta` events."""
+    """True if the rules also apply to the call arguments in events. Tools get the original arguments. If True, there
+    are no `call-delta` events."""
     judge: TextJudge | None = None
     """A `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops, and its
     remaining calls do not run."""
@@ -94,7 +94,7 @@ class OutputOptions(Checked):
 def output_type(kind: Any) -> OutputType | None:
     """Convert the `type` of an `OutputOptions` to an `OutputType`. Returns None for None.
 
-    Raises ValueError for a JSON schema with a keyword whose value JSON Schema does not allow.
+    Raises ValueError if a keyword of a JSON schema has an invalid value.
     """
     if kind is None:
         return None
@@ -104,7 +104,7 @@ def output_type(kind: Any) -> OutputType | None:
 
 
 class StreamOptions(TypedDict, total=False):
-    """The keyword parameters of `ToolStream` except `tools`. The type of parameters that a function passes on."""
+    """Annotates `**options` that a function passes to `ToolStream`."""
 
     dialects: Dialects
     native_tool_calls: bool | None
@@ -120,7 +120,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 def homes_of(holders: Mapping[str, Any]) -> dict[str, str]:
-    """Return how to write each field of the option objects in `holders`, by the name of the field."""
+    """Map the name of each field of the classes in `holders` to example code that sets the field."""
     return {
         option.name: f"{parameter}={kind.__name__}({option.name}=...)"
         for parameter, kind in holders.items()
@@ -137,7 +137,7 @@ HOLDERS: dict[str, Any] = {
 }
 """The classes of option objects, by the parameters that accept them."""
 HOMES = homes_of(HOLDERS)
-"""How to write each field of the option objects, for error messages."""
+"""Maps the name of each option field to example code that sets the field, for error messages."""
 
 
 def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:

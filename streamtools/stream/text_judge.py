@@ -7,7 +7,8 @@ does not change. No call runs before the text of its turn is approved.
 When the judge refuses a piece, the run ends. The remaining text is dropped, the other events are still shown, and the
 calls stay pending.
 
-How the provider splits its text into deltas does not change the pieces. Only the text and the time limit of a piece do.
+The pieces depend on the text, on the events between the texts, and on `wait`. How the provider splits its text into
+deltas does not change them.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ Ask: TypeAlias = Callable[[str, str], "bool | Awaitable[bool]"]
 shown."""
 
 _LONG_SENTENCE: Final = 400
-"""The maximum length of a sentence in characters. A longer sentence is cut at the next white space. At twice this
-length it is cut even inside a word."""
+"""The length in characters after which a sentence is cut at the next white space. At twice this length it is cut even
+inside a word."""
 _MAX_WAITING: Final = 1024
 """The number of waiting events at which the source is no longer read."""
 # The end of a sentence, such as ".", "?\"" or "!)" before white space, or "。", or the end of a line.
@@ -56,7 +57,7 @@ _LONGEST_END: Final = 5
 """The length in characters of the longest match of `_SENTENCE`, without its last character."""
 _SPACE = re.compile(r"\s")
 _BETWEEN_TEXT = (Matched, Partial, Warning)
-"""The types of events that do not end a piece. Each event of another type ends it, unless its text is judged."""
+"""The types of events that do not end a piece. All other events end a piece, except those whose text is judged."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,11 @@ class TextJudge(Checked):
     piece ends at the first white space after that many characters. A piece that is still open after `wait` seconds is
     judged without waiting for its end.
 
-    `unanswered` decides about a piece if the judge raises or does not return within `timeout` seconds: `"open"` shows
-    the piece, `"closed"` refuses it. So text appears at most `wait` plus `timeout` seconds after its first character
-    arrived. At most `at_once` pieces are judged at the same time. While that many pieces wait for a decision, the
-    source is not read. With `reasoning=True`, reasoning is also judged. Otherwise it is shown without a judgment.
+    `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
+    seconds: `"open"` shows the piece, `"closed"` refuses it. At most `at_once` pieces are judged at the same time. If
+    no more pieces wait, text appears at most `wait` plus `timeout` seconds after its first character arrived. While
+    that many pieces wait for a decision, the source is not read. With `reasoning=True`, reasoning is also judged.
+    Otherwise it is shown without a judgment.
 
     Raises ValueError for a value that is out of range.
     """
@@ -110,7 +112,7 @@ class Piece:
     approved: bool | None = None
     """The decision of the judge; None before the decision."""
     unreleased_events: int = 0
-    """The number of events of the piece that were not released."""
+    """The number of events of the piece that have not been released yet."""
 
 
 class Gate:
@@ -129,10 +131,10 @@ class Gate:
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
         self._kind: type[Any] = Text  # the event type of the open piece: Text or Reasoning
-        self._text_before = ""  # the end of the text of this turn before the open piece, for the judge
+        self._text_before = ""  # the last text of this turn before the open piece, for the judge
         self._seq = 0  # the `seq` of the last released event; 0 before the first
         self.unreleased_pieces = 0
-        """The number of complete pieces of which at least one event was not released."""
+        """The number of complete pieces of which at least one event has not been released yet."""
         self.unjudged: deque[Piece] = deque()
         self.drops = False
         """True after the judge has refused a piece, or after the end of the stage: all further text is dropped."""

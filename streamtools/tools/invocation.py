@@ -4,11 +4,12 @@ The function may be sync, async or a generator of either kind. Async functions r
 in a thread. Each value that a generator yields is reported as progress, except a `ToolResult`. The result of a
 generator is its return value, or the last value that it yielded if it returns None.
 
-A thread cannot be stopped. If its call ends early, the thread is abandoned: it continues, and is counted until it ends.
-Its late result is then dropped, and this is logged.
+A thread that runs code of the tool cannot be stopped. If its call ends early, the thread is abandoned. It is counted
+until it ends. Its late result is dropped, and this is logged. A thread that waits at a yield ends there instead.
 
-A call that does not return ends in one of three ways. The timeout of the tool raises `ToolTimeout`. A failure of the
-tool raises `ToolFailed`. A cancellation of the current task propagates unchanged.
+Invalid arguments raise `ToolInputError`. An invalid result raises `ToolOutputError`. A timeout raises `ToolTimeout`.
+Any other failure of the tool raises `ToolFailed`. An exception of `report` and a cancellation of the current task
+propagate unchanged.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Threads:
 class Thread:
     """The state of the thread of one call.
 
-    `is_working` is True while the thread runs code of the tool. `is_stopped` is True after the call has ended.
-    `is_abandoned` is True if the call ended while the thread was working.
+    `is_working` is True while the thread runs the tool, except while it waits at a yield. `is_stopped` is True after
+    the call has failed or was cancelled. `is_abandoned` is True if the thread was working at that time.
     """
 
     threads: Threads
@@ -72,14 +73,14 @@ class Thread:
             self.is_working = False
             if not self.is_abandoned:
                 return
-        try:  # log before counting, so that all records are written when `left` becomes 0
+        try:  # log first, so that all records are written when `left` becomes 0
             log.warning("tool_result_dropped", tool=self.tool, call_id=self.call_id)
         finally:
             with self.threads.lock:
                 self.threads.left -= 1
 
     def stop(self) -> None:
-        """Make the thread end at its next yield. If it is working, count it as abandoned. Called by the task."""
+        """Prevent the thread from starting more work. If it is working, count it as abandoned. Called by the task."""
         with self.threads.lock:
             self.is_stopped = True
             if self.is_working:
@@ -171,12 +172,12 @@ async def invoke(
 ) -> Written:
     """Call the function of a tool, and return its serialized result.
 
-    `timeout` is the time limit in seconds, used if the tool has no timeout. The time that the context's `report` waits
-    does not count. `context` and `thread` can be used for one call only. After the call, `thread.is_abandoned` says
-    whether its thread still runs.
+    `timeout` is the time limit in seconds, used if the tool has no timeout. Time spent in the context's `report` does
+    not count. A `context` or a `thread` can be used for only one call. After the call, `thread.is_abandoned` says
+    whether the call ended while its thread was working.
 
-    Raises the subclass of `ToolCallFailed` that matches the failure. Also raises the exceptions of `report`: a failure
-    to report progress ends the call, even if the tool catches the exception.
+    Raises a subclass of `ToolCallFailed` if the call fails. If `report` raises an exception, the call raises it too,
+    even if the tool has caught it.
     """
     context = ToolContext(name=tool.name) if context is None else context
     thread = Thread(Threads(), tool.name) if thread is None else thread

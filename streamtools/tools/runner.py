@@ -7,9 +7,9 @@ events arrive in the order in which the tools finish. The outcomes, which includ
 Calls start in order. Each call acquires a lock, `_start_lock`, before it starts. A sequential tool waits until no other
 tool runs, and holds the lock until it has finished.
 
-A call that needs a decision waits for it without blocking the other calls. If there is no approver, the call is
-suspended, or gets the default decision of `Approvals`. Each call is recorded in the ledger before its tool starts. A
-recorded call does not run again.
+A call that needs a decision waits for it without blocking the other calls. Without an approver, only decisions from an
+earlier run are used, and a call that has none is suspended. With a ledger, each call is recorded before its tool
+starts. A recorded call runs again only if its outcome is unknown and its tool is idempotent.
 
 A run may be cancelled at any point. `close_calls` then immediately returns an outcome and the closing events for every
 call.
@@ -69,10 +69,10 @@ class Execution:
     call: ToolCall
     limit: int | None
     clock: Callable[[], float]
-    shown: bool = False  # whether the `executing` event or a closing event has been sent
+    shown: bool = False  # whether `executing` was sent, also by a lost process, or the call is being closed
     began: float | None = None  # when the tool started, by `clock`
     thread: Thread | None = None
-    # Found in the registry before `need_of`, and again after an approval. Later changes of the registry are ignored.
+    # `run` looks the tool up in the registry, and `_decide` looks it up again after an approval. None: unknown tool.
     tool: Tool | None = None
     outcome: ToolOutcome | None = None
     unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet; their `seq` is 0
@@ -142,7 +142,10 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers one event. An exception means that the event was not delivered."""
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
-"""Receives the outcome of each call that was not cancelled, before the interface. May be async. Errors are logged."""
+"""A function, possibly async, that receives the outcome of each call that was not cancelled.
+
+It is called before the interface receives the closing events of the call. Its exceptions are logged.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +170,7 @@ class RunnerOptions(Checked):
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
-    """True if the source is an agent that runs its tools itself. The stream then rejects the calls in its answer."""
+    """True if the source is an agent that executes its tools itself. The stream then rejects each call of the agent."""
 
     def __post_init__(self) -> None:
         check_word("execute", self.execute, ("completed", "eager", "never"))
@@ -181,7 +184,7 @@ class RunnerOptions(Checked):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Runner:
-    """Executes the calls of one stream. Concurrent `run` calls share its limits.
+    """Executes the tool calls of one stream. Concurrent executions of `run` share the limits in `options`.
 
     - `number` returns the `seq` of the next event. Of `options`, `execute` and `self_contained` are ignored.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
@@ -314,7 +317,7 @@ class Runner:
                 return
             if not isinstance(decision, Approve):
                 outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
-                # A denied call without an error was approved earlier and has run. The ledger returned its outcome.
+                # A denied call has no error if it has already run. The ledger then returned the recorded outcome.
                 was_executed = need == "result" or outcome.error is None
                 if was_executed and not execution.shown:
                     await self._send_executing(execution, send)

@@ -273,7 +273,7 @@ async def test_formats_that_cannot_replace_a_step() -> None:
             if fits or on_break == "continue":
                 EventStreamResponse(stream, format=format)
             else:
-                with pytest.raises(ValueError, match="cannot supersede a step"):
+                with pytest.raises(ValueError, match="cannot report a replaced step"):
                     EventStreamResponse(stream, format=format)
             await stream.aclose()
     assert outputs.native().replaces

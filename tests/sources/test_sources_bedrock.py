@@ -303,7 +303,7 @@ def test_a_message_with_a_wrong_checksum_is_dropped() -> None:
     one, two = event("a", "one"), event("a", "two")
     flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
     lost = bad_frame("a message fails its checksum")
-    ended = Fault("the prelude of a message fails its checksum", "framing", None)
+    ended = Fault("the prelude of a message is invalid", "framing", None)
     for chunks in usual_cuts(flipped + two):
         assert [lost, Frame(b'"two"', "a")] == decode(*chunks)
     for at in range(12):
@@ -318,7 +318,7 @@ def test_damaged_messages_are_reported() -> None:
     lost = read(Bedrock, delta(text="a"), flipped, delta(text="b"), end())
     assert [TextDelta, SourceWarning, TextDelta, ProviderCompleted] == [type(each) for each in lost]
     broken = read(Bedrock, delta(text="a"), b"x" * 20, end())
-    assert [TextDelta("a"), SourceError("the prelude of a message fails its checksum", cause="framing")] == broken
+    assert [TextDelta("a"), SourceError("the prelude of a message is invalid", cause="framing")] == broken
     (page,) = read(Bedrock, b"<html>Bad gateway</html>")
     assert isinstance(page, SourceError)
     assert "begins with the line `<html>Bad" in page.message

@@ -30,7 +30,7 @@ def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     tools = import_tools(args.tools) if args.tools is not None else None
     options: ReplayOptions = {"speed": args.speed, "cut": args.cut, "dialects": args.dialects}
     try:
-        # A pipe can be read only once, so its exchanges cannot be counted first.
+        # A pipe can be read only once, so its exchanges cannot be listed. Only its first exchange is replayed.
         exchanges: list[RecordedExchange | None] = [*find_exchanges(path)] if Path(path).is_file() else [None]
     except RecordingError as error:
         raise CommandError(str(error)) from None
@@ -49,7 +49,7 @@ def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
             failure = error
         if stream is None:
             raise CommandError(str(failure))
-        if transcript is not None:  # otherwise, the `done` event contains the reason of the end
+        if transcript is not None:  # JSON needs no summary, because its `done` event holds the reason
             transcript.summarize(stream.result, time.perf_counter() - start)
         if failure is not None:
             raise CommandError(str(failure), status=1)

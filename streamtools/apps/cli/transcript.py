@@ -3,8 +3,9 @@
 The text of the answer is written when it arrives. Other events are written on separate lines with signs and colors: a
 call at the position where the model wrote it, results of tools, warnings and errors.
 
-Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it, and a line feed
-at the beginning of the next text is skipped. An answer without calls is written unchanged.
+A blank line separates two blocks of different kinds. An inserted line always starts on a new line. After an added blank
+line or an inserted line, up to two leading line feeds of the text are skipped. Otherwise, only control characters of
+the text are changed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ with require_packages("a transcript (not replay --json)", "cli", "rich"):
     from rich.text import Text as Line
 
 MAX_VALUE = 200
-"""The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
+"""The maximum number of characters of a shown call or value. A longer call or value is shortened."""
 
 _Block = Literal["heading", "text", "reasoning", "report", "summary"]
 """The kinds of blocks. A blank line separates two blocks of different kinds."""
@@ -57,11 +58,11 @@ class Transcript:
         self._block: _Block | None = None
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
-        self._tool_names: dict[str, str] = {}  # the names of the running tools by call id
-        self._near_misses: list[events.Warning] = []  # shown after the step, because their text is already visible
+        self._tool_names: dict[str, str] = {}  # the names of started tools, by call id
+        self._near_misses: list[events.Warning] = []  # shown at the end of the step, not inside its text
 
     def show(self, event: events.UIEvent) -> None:
-        """Write an event immediately. Some events are not shown."""
+        """Write an event. Near-miss warnings are written at the end of the step. Some types of events are not shown."""
         match event:
             case events.Text(text):
                 self._enter("text")
@@ -209,7 +210,7 @@ def _format_value(value: Any) -> str:
     return crop(one_line(json.dumps(value, ensure_ascii=False)), MAX_VALUE)
 
 
-# The summary of a run contains its end, its calls and their outcomes, its tokens, and its duration.
+# These functions format the summary of a run: how the run ended, its calls, its tokens, and its duration.
 
 _SIGNS = {"finished": ("✔", "bold green"), "truncated": ("✂", "bold yellow"), "failed": ("✘", "bold red")}
 _OTHER_SIGN = ("■", "bold yellow")
@@ -223,7 +224,7 @@ def summarize(result: TurnResult, seconds: float) -> list[tuple[str, str]]:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration with its unit and two or three digits.
+    """Format a duration in milliseconds, or in seconds if it rounds to 1000 ms or more.
 
     >>> format_duration(0.00042), format_duration(0.0123), format_duration(1.25)
     ('0.42 ms', '12 ms', '1.2 s')

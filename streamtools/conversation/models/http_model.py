@@ -3,10 +3,10 @@
 A model object holds no connection and no state between requests. It looks up the key for each request, and sends the
 key in a header to the host of `base_url`. No log, error message or `repr` contains the key.
 
-`send` sends one request, with retries and timeouts, and always closes the response. A failed request is sent again
-only if no byte of the answer has arrived, because the reader may have seen the bytes. After the timeout `first_byte`,
-the request is not sent again, because the provider may still be working on it. Redirects are not followed, so the key
-reaches no host except that of the configured URL.
+`send` sends one request, with retries and timeouts, and always closes the response. A failed request is sent again only
+if no byte of a successful answer has arrived, because the reader may have seen the bytes. After the timeout
+`first_byte`, the request is not sent again, because the provider may still be working on it. Redirects are not
+followed, so the key reaches no host except that of the configured URL.
 
 This module measures the timeouts of reads itself, because HTTP clients apply the same limit to every read. A model may
 think for minutes before the first byte. After the first byte, a silence of minutes means a dead connection.
@@ -62,9 +62,9 @@ LONGEST_RETRY_AFTER = 60.0
 
 _RETRYABLE_STATUSES = (408, 409, 429)  # the statuses below 500 after which the request is sent again
 _UNKNOWN_RESPONSE_STATUSES = (400, 404)
-"""Statuses with which a provider may reject a request because it no longer has the earlier response named in it."""
+"""Statuses that a provider may return if it no longer has the earlier response that the request names."""
 
-NOT_ACCEPTED = "the provider's answer has a content encoding that was not accepted"
+NOT_ACCEPTED = "the provider's answer has a content encoding that the request does not accept"
 """The error for a response in a content encoding that the request's `Accept-Encoding` does not list.
 
 HTTP clients decode every encoding that they know, and decode each network chunk completely. With Brotli, Zstandard, or
@@ -137,7 +137,8 @@ class ModelRequest:
     with_whole_history: Callable[[], ModelRequest] | None = field(default=None, repr=False)
     """Returns the same request with the whole history. None if this request already contains the whole history.
 
-    It is called if the provider no longer has the earlier response that this request names."""
+    Called after the status 400 or 404, because the provider may no longer have the earlier response that this request
+    names."""
 
 
 class ModelResponse:
@@ -392,8 +393,8 @@ class HTTPModel(Checked, ABC):
     `previous_id` is for providers that store responses. With it, a request names the last response in the history and
     contains only the messages after it. If the provider no longer has this response, the request is sent again with the
     whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`,
-    `"llama.cpp"` or another key of `PREFILLS`. By default, the URL decides. With `""`, no prefill is sent.
-    `options` are merged into each body. An option of None removes the field from the body.
+    `"llama.cpp"` or another key of `PREFILLS`. The default follows from the URL, the format and the model. With `""`,
+    no prefill is sent. `options` are merged into each body. An option of None removes the field from the body.
     """
 
     format: ClassVar[str]
@@ -434,7 +435,9 @@ class HTTPModel(Checked, ABC):
         check_methods("headers", headers, 'a dict, such as {"X-Title": "app"}', "keys", optional=True)
         check_word("native_tool_calls", native_tool_calls, (True, False, None))
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
-            raise ValueError(f"`prefill` must be '' or, for chat completions, {', '.join(PREFILLS)}; got {prefill!r}.")
+            raise ValueError(
+                f"`prefill` must be '' or, for OpenAIChat and Anthropic, {', '.join(PREFILLS)}; got {prefill!r}."
+            )
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
         if reasoning_field is not None:
             check_word("reasoning_field", reasoning_field, get_args(ReasoningField))

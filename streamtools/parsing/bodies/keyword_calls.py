@@ -3,9 +3,10 @@
 A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls are in a list, or one on each
 line. All arguments must be keyword arguments, because the order of a tool's parameters is not defined.
 
-If the dialect has a closing tag, each call is reported at its closing parenthesis. Malformed text then ends only at the
-closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text after a call
-decides whether it is a call or code. Malformed text then ends at the next blank line.
+If the dialect has a closing tag, each call is reported at its closing parenthesis. In this case, malformed text ends
+only at the closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text
+after the closing parenthesis decides whether the text is a call or code, and malformed text ends at the next blank
+line.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def is_writable(name: str) -> bool:
 def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
     """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
-    With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, numbers may begin with
-    zeros, sets become arrays, and strings may contain unescaped quotes.
+    With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, which requires `close`,
+    numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
     """
     loose_until = close if loose else ""
     tags = (Pattern(close), Pattern(opening))
@@ -253,7 +254,7 @@ def broken_or_open(span: Span) -> ScanState:
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call on a separate line, from its marker on. If other text follows on the line, it is no call."""
+    """Read one call that is alone on its line, from its marker on. If other text follows, the line is no call."""
     span.rewind(0)
     literals = ArgumentReader(span)
     state = yield from _read_call(span, literals)

@@ -5,8 +5,8 @@ as calls, have a start event. The stop reason follows the blocks, and the last m
 turn ends there, or at the end of the transport. It is complete if a stop reason has arrived.
 
 InvokeModel sends the stream of the model vendor's API. Each event of that stream is base64 in a `chunk`. The adapter
-for that API reads these events: Anthropic's Messages or chat completions. In both APIs, an exception may arrive instead
-of any event. It is reported as an error.
+for that API reads these events: Anthropic's Messages or chat completions. In Converse and in InvokeModel, an exception
+may arrive in place of an event. It is reported as an error.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 #
 # A message consists of a prelude, headers, a payload, and a checksum of the whole message. The prelude holds the
 # lengths of the message and of its headers, and a checksum of these lengths. If the checksum of a message is wrong, the
-# message is dropped, and the next message is read. If the checksum of a prelude is wrong, the start of the next message
-# is unknown, so the stream fails. A message over the limit is skipped and not stored.
+# message is dropped, and the next message is read. If a prelude is invalid, the start of the next message is unknown,
+# so the stream fails. A message over the limit is skipped and not stored.
 #
-# An event becomes a frame. Its name is the event type from the headers. An exception or an error message becomes a
-# frame named `error`, whose data is an object with `type` and `message`.
+# An event becomes a frame. Its name is the event type from the headers. A message of the type `exception` or `error`
+# becomes a frame named `error`, whose data is an object with `type` and `message`.
 
 _prelude = struct.Struct(">III")
 _MIN_SIZE = _prelude.size + 4  # the size of a message without headers and payload
@@ -80,7 +80,7 @@ class EventStreamDecoder(FrameDecoder):
             total, headers, checksum = _prelude.unpack_from(self._buffer, at)
             if crc32(self._buffer[at : at + 8]) != checksum or total < _MIN_SIZE or headers > total - _MIN_SIZE:
                 self.ignored = self.ignored or bytes(self._buffer[at : at + _prelude.size])
-                frames.append(Fault("the prelude of a message fails its checksum", "framing", None))
+                frames.append(Fault("the prelude of a message is invalid", "framing", None))
                 self._over = True
             elif total > self._limit:
                 frames.append(skipped(total, self._limit))
@@ -170,8 +170,8 @@ class Bedrock(FrameAdapter):
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
         self._whole_blocks: dict[Any, tuple[str, GrowingItem]] = {}  # open blocks of the kinds in `_WHOLE`, by index
-        self._open_text: int | None = None  # the index of the last text block
-        self._citations: list[dict[str, Any]] = []  # the citations of this block
+        self._open_text: int | None = None  # the index of the current text block
+        self._citations: list[dict[str, Any]] = []  # the citations of that block
         self._room = limits.text  # the number of characters that blocks and citations may still store
 
     @property
@@ -302,7 +302,7 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            # For `ended`, keep in `_reason` whether the inner stream has ended. After `close`, it always has.
+            # `ended` needs to know whether the inner stream has ended by itself. After `close`, it always has ended.
             self._reason = "inside" if self._inner.ended else ""
             events += self._inner.close()
             return
@@ -321,7 +321,7 @@ class Bedrock(FrameAdapter):
 
 
 def _with_joined_texts(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block in which adjacent texts of its content are one text. Each delta contains a piece of a text."""
+    """Return `block` with adjacent texts of its content joined. Each delta contains a piece of a text."""
     content: list[dict[str, Any]] = []
     for is_text, group in groupby(block.get("content", ()), lambda part: [*part] == ["text"]):
         parts = [*group]

@@ -10,14 +10,16 @@ chain. The event `provider-event` holds a part of the AI SDK's stream of one tur
 The names of events and fields differ between versions. `_convert` knows all names of events. Each field is read under
 all its names.
 
-Calls are buffered until their turn ends (`BufferedCalls`). A result in the same turn shows that the service has run the
-tool. The other calls are reported with `answerable=False`, because the service accepts no results. Older servers send
-calls only in the event that ends a turn, or in `tools-requested`.
+Calls are buffered until their turn ends (`BufferedCalls`). The service has run a call if the call has
+`providerExecuted`, or if its result follows in the same turn. All other calls are reported with `answerable=False`,
+because the service accepts no results. Older servers send calls only in the event that ends a turn, or in
+`tools-requested`.
 
-Every event of the chain repeats the whole conversation, which `raw` events omit. A provider's `error` part may be
-followed by a `chain-error` with more details. The adapter therefore reports such a part only with the `chain-error`, or
-at the end of the turn, the chain or the stream. After `chain-error`, the service sends a `chain-completed` that looks
-like success. This event is ignored, because the adapter reports nothing after the first error.
+Every event of the chain repeats the whole conversation, which `raw` events omit. After a provider's `error` part, a
+`chain-error` with more details may arrive. The adapter therefore stores the error of the part. It reports the stored
+error at the end of the turn, the chain or the stream. If a `chain-error` arrives first and has a message, the adapter
+reports the `chain-error` instead. The service sends `chain-completed` even after `chain-error`. This `chain-completed`
+is ignored, because the adapter reports nothing after the first error.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _IGNORED = names(
     "provider-started chain-step chain-started step-started step-completed start start-step text-start text-end"
     " reasoning-start reasoning-end tool-input-delta tool-input-end tool-call-delta"
 )
-"""Events that are ignored. For example, the pieces of a call's arguments: `tool-call` holds the whole arguments."""
+"""Events whose content is not used. For example, `tool-call` repeats the arguments of `tool-call-delta`."""
 
 
 class Latitude(TurnsAdapter):
@@ -83,7 +85,7 @@ class Latitude(TurnsAdapter):
             self._report_or_pass(frame, envelope, events)
 
     def _convert(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the source events of an event. Returns False if its name is unknown."""
+        """Append the source events for an event. Returns False if its type is neither converted nor ignored."""
         if kind in _TURN_EVENTS:
             self._in_turn = True
         id, name, signature = (
@@ -112,7 +114,7 @@ class Latitude(TurnsAdapter):
                 self._complete_chain(event, events)
             case "chain-error" | "stream-error":
                 self._fail_with(event, events)
-            case "tools-requested":  # it ends the chain of the first v3 servers
+            case "tools-requested":  # the first v3 servers end the chain with this event
                 self._add_new(event.get("tools"), events)
                 self._complete_chain({}, events)
             case _:
@@ -179,7 +181,7 @@ class Latitude(TurnsAdapter):
         self._fail(fault if fault.message else self._fault or fault, events)
 
     def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Forward an event as `raw`, without its envelope and the conversation."""
+        """Forward an event as `raw`, without its envelope and `messages`. An `error` frame is reported as an error."""
         if frame.event == "error":
             self._report(value, events)
             return
