@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,6 +14,12 @@ from tests.support.loopback import Loopback
 _PIECE = 61  # bytes; it divides neither frames nor characters
 
 Serve = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def without_earlier_clients() -> None:
+    """Delete the clients of earlier tests. Inside a loop, they would try to close connections of an earlier loop."""
+    gc.collect()
 
 
 @pytest.fixture
