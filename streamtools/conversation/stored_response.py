@@ -22,8 +22,8 @@ class StoredResponse:
     """The response of `model` with this `id`.
 
     A `Fallback` gets it as its first model. If the provider refuses the request or the response fails, the next model
-    continues. The answer does not contain the text and the reasoning that readers have seen, of which it gets the
-    lengths.
+    continues. Text and reasoning that readers have already seen are cut off the answer. `text` and `reasoning` are
+    their lengths in characters.
     """
 
     def __init__(self, model: OpenAIResponses, id: str, text: int, reasoning: int) -> None:

@@ -127,7 +127,10 @@ class _Visitor:
         return changed
 
     def _visit_schema(self, value: Any, exempt: Collection[str] = IN_SCHEMA) -> Any:
-        """Visit a schema, or an object that contains one. `exempt` is empty if its keys are names of properties."""
+        """Visit a schema, or an object that contains one.
+
+        `exempt` is empty if the keys of `value` are names of properties.
+        """
         if isinstance(value, list):
             return [self._visit_schema(item) for item in value]
         if not isinstance(value, dict):

@@ -66,7 +66,7 @@ class ResponsesEncoder(CompletionEncoder):
         }
         self._token = token  # a part of all ids of the response
         self._sequence_numbers = count()
-        self._open_item: dict[str, Any] | None = None  # the open item; None if no item is open or it is a call
+        self._open_item: dict[str, Any] | None = None  # the open text or reasoning; calls are in `_calls`
         self._text_pieces: list[str] = []  # pieces of the text of the open item
         self._item_fields: dict[str, Any] = {}  # fields that identify the open item in its events
         self._text_fields: dict[str, Any] = {}  # further fields of the `delta` and `done` events of the open item

@@ -9,9 +9,9 @@ exchange is the end line, which says how the response ended. Without it, reading
 because a test that replays half of a stream may pass without testing the rest.
 
 A recording is written while the stream is read. Each line of the file is written without buffering. If the process is
-killed, the recording holds the chunks until then, but no end line. A chunk is written when the line of the stream in
-which the chunk ends is complete. If this line ends with the possible beginning of a key, the chunk waits until the key
-is complete or excluded. `redaction` describes the limits of this buffering.
+killed, the recording holds the chunks until then, but no end line. A chunk that ends inside a line of the stream waits
+until the rest of this line arrives. If this line ends with the possible beginning of a key, the chunk waits until the
+key is complete or excluded. `redaction` describes the limits of this buffering.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class RecordedExchange:
 
     @functools.cached_property
     def unanswered(self) -> EndKind | None:
-        """How an exchange without a response ended: a kind of end other than "end".
+        """The end of an exchange that got no response, other than "end".
 
         None if there was a response, if the exchange ended with "end", or if no request was recorded.
 

@@ -121,7 +121,7 @@ class Recording:
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line of any kind. Its keys are written in the order of these fields.
 
-    Of a head, only the keys that identify a recording are read, and their values are not validated.
+    If the line is a head, only `streamtools` and `version` are set, with any values. `ExchangeHead` reads the others.
     """
 
     streamtools: Any = None

@@ -90,7 +90,8 @@ def _compile_any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 
 _ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
 _KEY = _compile_any([*(_whole_key(*row) for row in _ROWS), _JWT])
-# Patterns of the beginnings of keys. They are sorted, so that `hf_` precedes `hf_oauth_`: "hf_oa" may begin either key.
+# Patterns of the beginnings of keys. Sorted, because the first alternative that matches wins: "hf_oa" may already begin
+# a key of `hf_`.
 _BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (character, minimum - 1)) for character, minimum, prefix in _ROWS)
 _PARTIAL_KEY = _compile_any(b"(?:%s)\\Z" % _key_beginning(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
@@ -138,7 +139,8 @@ class Scrubber:
     def __init__(self, secrets: Secrets = ()) -> None:
         encoded = encode_secrets(secrets)
         self._texts, patterns = encoded
-        # After a secret is overwritten, the bytes after it may begin a word and match a key format. Search again.
+        # A key directly after a secret is inside a word, and is not found. When the secret is overwritten, the key
+        # begins a word. Search again.
         self._second_pass = Scrubber() if any(encoded) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
         self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
@@ -199,8 +201,8 @@ class Scrubber:
 class _SearchedText:
     """A growing text that is searched for secrets: the raw bytes, or the joined values of a field.
 
-    An index is an offset in this text, a position is an offset in the stream. All keys and matches of patterns that
-    start before the index `_search_from` have been found, and all secret texts that start before `_decided`.
+    An index is an offset in this text, a position is an offset in the stream. Keys and patterns have been searched up
+    to the index `_search_from`, and secret texts up to the index `_decided`.
     """
 
     def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:

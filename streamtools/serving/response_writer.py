@@ -24,7 +24,7 @@ DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
 
 _SENDS_PER_CHECKPOINT = 4
 """After this many messages, the writer yields to the event loop. Only then can the server notice that a client has
-left. From the sixth message to a lost client on, asyncio logs warnings."""
+left. For the sixth and each later message to a lost client, asyncio logs a warning."""
 
 
 class ResponseWriter:

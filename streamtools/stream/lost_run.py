@@ -28,10 +28,10 @@ PROCESS_ENDED = "the process of the run ended"
 class LostRun:
     """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
 
-    `attempt` is the number of its processes that have crashed. `events` are the events in its log. If it continues a
-    waiting run, those up to the seq `copied` are copies of that run's events. `recorded` are its calls in the ledger,
-    by the key of the call. `decisions` are the decisions about its calls, by call id. `trace` is the W3C `traceparent`
-    of the run in its first process, or empty. The other attributes are those of the `Run`.
+    `attempt` is the number of its processes that have crashed. `events` are the events in its log. If this run
+    continues a waiting run, those up to the seq `copied` are copies of that run's events. `recorded` are its calls in
+    the ledger, by the key of the call. `decisions` are the decisions about its calls, by call id. `trace` is the W3C
+    `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
     """
 
     id: str

@@ -102,8 +102,8 @@ def pangu2_list() -> Dialect:
 def qwen25_coder_tools() -> Dialect:
     """Return the dialect of Qwen2.5-Coder. It writes the tag with which its prompt lists the tools, or `hermes_json`.
 
-    Source: the reports of its users to inference servers. `"auto"` does not include it, because other text quotes the
-    list of tools.
+    Source: the reports of its users to inference servers. `"auto"` does not include it, because other text may quote
+    the list of tools with this tag.
     """
     layout, tags = ("<tools>\n", "\n</tools>"), closing_tags("</tool_call>")
     dialect = _tagged("qwen25_coder_tools", layout, tags=tags, auto=False)
@@ -114,7 +114,7 @@ def qwen25_coder_tools() -> Dialect:
 def rwkv_fence() -> Dialect:
     """Return the dialect of RWKV, as vLLM's parser reads it: bold words, and then JSON in a fence of back-ticks.
 
-    In other models' answers, a heading before an example looks like this.
+    `"auto"` does not include it, because in other models' answers a heading before an example looks the same.
     """
     opening, calls = ("**Tool Call:**", SPACES, "```json", SPACES), json_calls("```")
     return replace(
