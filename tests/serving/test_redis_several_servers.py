@@ -47,7 +47,7 @@ def test_users_move_only_to_an_added_server(others: list[str]) -> None:
 
 @pytest.mark.parametrize("servers", [[], ["redis://a", object()], (None, None)])
 def test_lists_hold_urls(servers: Any) -> None:
-    with pytest.raises(TypeError, match="must be a list of URLs, got"):
+    with pytest.raises(TypeError, match="or a list of URLs, got"):
         RedisStore(servers)
 
 
