@@ -28,8 +28,8 @@ from streamtools.tools.schemas import inline
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
 
-# From a line `BEGIN` to the next line `END`, without another line `BEGIN` between them, and the blank lines around it.
-_section = re.compile(rf"(?:\n\n)?^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$(?:\n\n)?", re.MULTILINE)
+# From a line `BEGIN` to the next line `END`, without another line `BEGIN` between them.
+_section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _section_tag = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
 
 _SEPARATOR = "\n\n"
@@ -78,10 +78,13 @@ def put_section(base: str | None, section: str) -> str:
 
     `section` is a result of `augment_system_prompt(None, …)`. With `""`, an existing section is removed.
     """
-    start, *rest = _section.split(base or "")  # `base` may contain several sections, of which none remains
-    if section and not start.strip():
-        start = ""
-    return _SEPARATOR.join(filter(None, [start, section, *rest]))
+    base = base or ""
+    start, *following = _section.split(base)  # `base` may contain several sections, of which none remains
+    if following:
+        *middle, end = (text.removeprefix(_SEPARATOR) for text in following)
+        rest = [*(text.removesuffix(_SEPARATOR) for text in middle), end]
+        return _joined(start.removesuffix(_SEPARATOR), section, *rest)
+    return _joined(base if base.strip() else "", section) if section else base
 
 
 def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Mapping[str, str]] = ()) -> list[Message]:
@@ -174,6 +177,10 @@ def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Examp
         question = f"What does {tool.name} say" + (f" about {neutralize(values, enabled)}?" if values else "?")
         examples.append(Example(question, tool.name, arguments, result, f"It says {result}."))
     return examples
+
+
+def _joined(*parts: str) -> str:
+    return _SEPARATOR.join(filter(None, parts))
 
 
 # Sample arguments for the example of a call.

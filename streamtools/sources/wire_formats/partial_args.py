@@ -30,7 +30,6 @@ _path_step = re.compile(  # `.name`, `[0]`, `["name"]` or `['name']`
     r"|\[\"(?P<double>(?:[^\"\\]|\\.)*)\"\]"
     r"|\['(?P<single>(?:[^'\\]|\\.)*)'\]"
 )
-_is_path = re.compile(rf"\$(?:{_path_step.pattern})+").fullmatch
 _quote_in_key = re.compile(r"\\'|\"")  # in a key in single quotes: `\'` or `"`
 _VALUES: dict[str, Any] = {"stringValue": str, "numberValue": int | float, "boolValue": bool}
 
@@ -74,13 +73,20 @@ class PartialArgs:
 
     def _read_path(self, path: Any) -> Path:
         """Return the steps of a path, or an empty tuple if it is unreadable."""
-        if not isinstance(path, str) or len(path) > _MAX_PATH_LENGTH or not _is_path(path):
+        if not isinstance(path, str) or not path.startswith("$") or len(path) > _MAX_PATH_LENGTH:
             return ()
-        try:
-            steps = tuple(map(_key_or_index, _path_step.finditer(path)))
-        except ValueError:
-            return ()
-        return steps if len(steps) <= self._depth and isinstance(steps[0], str) else ()
+        steps: list[str | int] = []
+        at = 1
+        while at < len(path):
+            found = _path_step.match(path, at)
+            if found is None or len(steps) == self._depth:
+                return ()
+            at = found.end()
+            try:
+                steps.append(_key_or_index(found))
+            except ValueError:
+                return ()
+        return tuple(steps) if steps and isinstance(steps[0], str) else ()
 
     def _is_next(self, path: Path) -> bool:
         """Return whether a value can follow the last one: each index is the next one of its array."""
