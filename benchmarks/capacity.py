@@ -3,9 +3,9 @@
     python -m benchmarks.capacity                # 30 deltas a second in each stream
     python -m benchmarks.capacity --deltas 10    # the same for a lower rate, for example of joined deltas
 
-A first process drives all runs. A second process reads the runs from Redis and sends them to the readers, as
-behind a balancer without sticky sessions. With `--sticky`, the first process does both. The program itself is the
-provider and the readers, which check that each delta arrives in order. A process writes several deltas together if
+A first process drives all runs. A second process reads the runs from Redis and sends them to the readers. A load
+balancer without sticky sessions has this effect. With `--sticky`, the first process does both. The program itself is
+the provider and the readers, which check that each delta arrives in order. A process writes several deltas together if
 they are ready at the same time, so the costs of a delta depend on the rate. The figures of the plan are computed from
 these costs and the options. Needs Debian's `redis-server`, uvicorn, and the extras `web` and `redis`.
 """

@@ -77,8 +77,8 @@ class ToolOptions(TypedDict, total=False):
     run."""
     idempotent: bool
     """Whether a call may run again with the same `ToolContext.call_id` if a crash has left its outcome unknown. The
-    tool can pass this id on as an idempotency key. With False, the default, the model is told that the outcome is
-    unknown."""
+    tool can pass this id on as an idempotency key. With False, the default, the model gets the error
+    `outcome_unknown`."""
     client: bool
     """Whether calls are executed elsewhere, for example in the front end. The function then never runs. Its signature
     only declares the arguments and the result."""
