@@ -452,21 +452,18 @@ class Runs(Checked, AsyncOnly):
         No new run starts any more. May be called from any task.
         """
         self._shutdown.begin()
-        async with anyio.create_task_group() as group:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._stop_after_drain)
+        await self._wait_for_runs()
 
-            async def stop_waiting() -> None:
-                await self._shutdown.wait_over()
-                group.cancel_scope.cancel()
-
-            group.start_soon(stop_waiting)
-            await self._wait_for_runs()
-            group.cancel_scope.cancel()
+    async def _stop_after_drain(self) -> None:
+        # A separate task, because the task that closes the runs may be cancelled while it waits. A cancel scope around
+        # that wait could swallow the cancellation on asyncio.
+        await self._shutdown.wait_over()
         self._stop_all()
-        with anyio.move_on_after(self._grace):
-            await self._wait_for_runs()
+        await anyio.sleep(self._grace)
         for run in self._running.values():
             run.cancel(cancel_cleanup=True)
-        await self._wait_for_runs()
 
     def _stop_all(self) -> None:
         for run in self._running.values():

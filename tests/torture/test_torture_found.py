@@ -70,11 +70,15 @@ def test_a_cancelled_task_stays_cancelled_inside_a_cancelled_scope(name: str, st
     strike_all(name, steps, "raise1@999")  # never strikes, but puts the consumer into a task group
 
 
-def strike_all(name: str, steps: range, *others: str) -> None:
-    """Cancel all tasks at each of these steps of a scenario, and assert that nothing breaks."""
+def test_a_cancellation_is_not_lost_while_the_runs_close_after_an_exception() -> None:
+    strike_all("run", range(10, 36), "raise1@1", kind="cancel-task")
+
+
+def strike_all(name: str, steps: range, *others: str, kind: str = "cancel-all") -> None:
+    """Cancel at each of these steps of a scenario, and assert that nothing breaks."""
     (bench,) = benches([SCENARIOS[name]], ("asyncio",), 0)
     for step in steps:
-        bench.strike([*map(read_blow, others), read_blow(f"cancel-all@{step}")])
+        bench.strike([*map(read_blow, others), read_blow(f"{kind}@{step}")])
     assert bench.trials > len(steps)
     assert bench.failures == []
 
