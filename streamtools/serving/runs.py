@@ -65,8 +65,8 @@ class Runs(Checked, AsyncOnly):
 
     After `shutdown` has begun, no new run starts. The end of the context begins the shutdown. The runs then have
     `drain` seconds to finish (by default 0), or the `drain` of `shutdown`. An exception that ends the context skips
-    this time. Then the end of the context stops the remaining runs. A stopped stream may take `grace` seconds to close.
-    Then it is cancelled.
+    this time. Then the remaining runs are stopped. A stopped stream may take `grace` seconds to close. Then it is
+    cancelled.
 
     When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
     that continues it. If that fails, the next request for the run tries again. When the last question has expired, the
@@ -151,6 +151,7 @@ class Runs(Checked, AsyncOnly):
         if self._store is not None:
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._stop_after_drain)
         if self._store is not None:
             self._store.start(self._tasks, self._running, self._take_over, self._resume_lost, self._may_start)
         return self
@@ -452,13 +453,14 @@ class Runs(Checked, AsyncOnly):
         No new run starts any more. May be called from any task.
         """
         self._shutdown.begin()
-        if self._tasks is not None:
-            self._tasks.start_soon(self._stop_after_drain)
         await self._wait_for_runs()
 
     async def _stop_after_drain(self) -> None:
-        # A separate task, because the task that closes the runs may be cancelled while it waits. A cancel scope around
-        # that wait could swallow the cancellation on asyncio.
+        """Stop all runs when the drain of the shutdown is over.
+
+        This is a separate task, because the task that closes the runs may be cancelled while it waits for them. A
+        cancel scope around that wait could swallow the cancellation on asyncio.
+        """
         await self._shutdown.wait_over()
         self._stop_all()
         await anyio.sleep(self._grace)

@@ -68,8 +68,9 @@ class Shutdown:
     async def wait_over(self) -> None:
         """Wait until the shutdown has begun and the drain is over."""
         await self._begun.wait()
-        with anyio.CancelScope(deadline=self._deadline):
-            await self._ended.wait()
+        if not self.over:
+            with anyio.CancelScope(deadline=self._deadline):
+                await self._ended.wait()
 
 
 class shutdown_signal(Checked):  # noqa: N801  # used like a function
