@@ -39,9 +39,10 @@ NATIVE = "native"
 """The value of `ToolCall.dialect` for native calls."""
 
 EMULATED = "emulated_"
-"""The prefix of the ids of emulated calls: a model without native calls named them in its answer to a separate request.
+"""The prefix of the ids of emulated calls.
 
-They are handled like native calls.
+A model that cannot make native calls has named such a call in its answer to a separate request. The `dialect` of the
+call is `NATIVE`.
 """
 
 _CUSTOM = ("custom", "custom_tool_call")  # the types of custom calls in chat completions and in Responses
@@ -137,7 +138,7 @@ def new_call_id() -> str:
 
 
 def is_made_here(id: str) -> bool:
-    """Return whether streamtools generated an id. It does so for calls in text and for native calls without an id.
+    """Return whether streamtools generated an id. Calls in text and native calls without an id get generated ids.
 
     >>> is_made_here(new_call_id()), is_made_here("emulated_5_0"), is_made_here("call_4iNmq2vWZ0k3cXyT8dRb71Uf")
     (True, True, False)

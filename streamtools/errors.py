@@ -94,7 +94,8 @@ class Code(StrEnum):
     MISSING_CLOSE = "missing_close"
     """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """`count` characters or bytes over a limit were dropped. Without `count`, calls of a first attempt were dropped."""
+    """`count` characters or bytes over a limit were dropped. Without `count`, calls of a restarted answer were
+    dropped."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
@@ -113,7 +114,7 @@ class Code(StrEnum):
     UNKNOWN_DROPPED = "unknown_dropped"
     """An emulation decision names tools that do not exist. These names are ignored."""
     DECISIONS_DIFFER = "decisions_differ"
-    """An emulation response has several decisions. The last decision is used, without tools that need approval or
+    """An emulation response has several decisions. The last decision is used, without calls that need approval or
     trust."""
     DECISION_UNREADABLE = "decision_unreadable"
     """The emulation decision could not be read. No tool is called."""
@@ -161,7 +162,8 @@ def check_names(
 ) -> None:
     """Raise TypeError if `where`, a function or a class, was given a parameter that is not in `known`.
 
-    `homes` says how to write parameters of other objects, by name. `advice` is for a name that is similar to no other.
+    `homes` maps the name of a parameter of another object to the text that shows how to write it. `advice` is the end
+    of the message for a name that is similar to no known name.
     """
     for name in given:
         if name not in known:
@@ -251,7 +253,7 @@ _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
 
 def checked(function: _Callable) -> _Callable:
-    """Return `function` with messages like those of `Checked`. The arguments are checked only after a TypeError.
+    """Return `function` with the error messages of `Checked`. The arguments are checked only after a TypeError.
 
     Returns a function without keyword-only parameters, or one that accepts any name, unchanged.
     """
@@ -280,8 +282,8 @@ def check_calls(names: dict[str, Any]) -> None:
 class Checked:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
-    It also raises TypeError for a value that must be passed with the name of its parameter. So do the public methods
-    that have keyword-only parameters.
+    It also raises TypeError if a keyword-only parameter is passed without its name. Public methods with keyword-only
+    parameters check their arguments in the same way.
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
@@ -299,7 +301,7 @@ _ACCEPTS_ANY_NAME = 8  # `inspect.CO_VARKEYWORDS`: the function has a parameter 
 
 
 def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[Any], named: Iterable[str]) -> None:
-    """Raise TypeError for an unknown parameter of `function`, and for a value without the name that it requires."""
+    """Raise TypeError for an unknown parameter of `function`, and for a keyword-only parameter without its name."""
     unnamed, known, accepts_any = _parameters_of(function)
     own = ("self",) if known[:1] == ["self"] else ()
     if not accepts_any:
@@ -312,9 +314,9 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
 
 @cache  # reading a signature takes as long as parsing a small call
 def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, list[str], bool]:
-    """Return the names of positional parameters and of all, and whether the function accepts all names.
+    """Return the names of the positional parameters, the names of all, and whether the function accepts any name.
 
-    The first value is None if it accepts any number of positional values.
+    The first value is None if the function accepts any number of positional values.
     """
     from inspect import Parameter, signature  # imported here because few modules need it
 
@@ -326,9 +328,9 @@ def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, l
 
 
 class AsyncOnly:
-    """A base class of objects that are used with `async`. A `for` or a `with` without it raises TypeError."""
+    """A base class of objects that are used with `async`. A `for` or a `with` without `async` raises TypeError."""
 
-    if not TYPE_CHECKING:  # a type checker reports these uses, unless it sees the methods
+    if not TYPE_CHECKING:  # if a type checker saw these methods, it would not report the uses
 
         def __iter__(self) -> Never:
             raise TypeError(f"write `async for`, or `await`: {type(self).__name__} is asynchronous")
@@ -396,7 +398,7 @@ class DecisionRefused(StreamToolsError, ValueError):
     """A decision about a call is refused. Possible reasons:
 
     - The call does not wait for a decision, or for one of this kind.
-    - The call was decided otherwise.
+    - An earlier decision about the call differs.
     - The question has expired.
     - The decision was made for a call with other content.
     """

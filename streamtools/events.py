@@ -4,8 +4,8 @@ Each event has a JSON form, which is an object with a `type`. `event.to_json()` 
 `read_source_event` parse it. `json_schema` returns its JSON schema for a front end. Each event type can also be a field
 of a pydantic model, or the response model of an endpoint.
 
-Events are frozen msgspec structs. The garbage collector does not track most of them, because every delta of a stream
-creates at least one. `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
+Events are frozen msgspec structs. Each delta of a stream creates at least one event, so the garbage collector does not
+track most of them. `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
 event, for example if a `Parser` returned it.
 """
 
@@ -73,7 +73,7 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
 
     @property
     def written(self) -> Any:
-        """The original content from the model, for the history. For a `ValidPartial`, its validated value.
+        """The original content from the model, for the history. In a `ValidPartial`, this is the validated value.
 
         None if no rule has changed the content, or if the event was deserialized.
         """
@@ -121,7 +121,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
 FinishReason: TypeAlias = Literal[
     "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
 ]
-"""Why a provider's turn ended, normalized for all providers. `raw_finish_reason` holds the value that it sent."""
+"""Why a provider's turn ended, normalized for all providers. `raw_finish_reason` holds the provider's own value."""
 
 
 class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
@@ -134,10 +134,10 @@ class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
 class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that the provider sends separately from the text.
 
-    A `signature` ends one block of reasoning. The next request must contain it unchanged. The same applies to the `id`,
-    which some providers send for the block. If `redacted` is true, the provider hides the text, and the event has only
-    a signature. `own` maps a message format to the fields in which the next request repeats the reasoning. In `own`,
-    null is a placeholder for the text.
+    A `signature` ends one block of reasoning. Some providers also send an `id` of the block. The next request must
+    contain both unchanged. If `redacted` is true, the provider hides the text, and the event has only a signature.
+    `own` maps a message format to the fields in which the next request repeats the reasoning. In `own`, null is a
+    placeholder for the text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -175,7 +175,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     - `signature` must be in the next request, unchanged and with the call. `own` maps a message format to other fields
       of the call that the next request must contain. If the provider has run the call, `own` holds the whole call.
     - If `provider_executed` is true, the provider runs the tool, and streamtools must not run it.
-    - If `answerable` is false, the provider accepts no result. The call is reported and remains pending.
+    - If `answerable` is false, the provider accepts no result of this call. The call is reported and remains pending.
     - `fault` says why the data from the provider is not a valid call. It is None for a valid call.
     - If `emulated` is true, the model named the call in its answer to a separate request, because it cannot make native
       calls. The option `native_tool_calls` does not apply to such a call.
@@ -195,7 +195,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
-    """The token usage of this turn up to now. A later event of the same turn replaces it."""
+    """The token usage of the turn up to now. It replaces the usage in earlier events of the turn."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
@@ -294,8 +294,8 @@ _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # "… a call of the dialec
 DoneReason: TypeAlias = Literal["finished", "waiting", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended.
 
-It completed, waits for decisions or results of its calls, was truncated by the provider, failed, was stopped by a limit
-or a tool, or was cancelled.
+In the order of the words: the run completed, waits for decisions or results of its calls, was truncated by the
+provider, failed, was stopped by a limit or a tool, or was cancelled.
 """
 
 COMPLETE: Final = ("finished", "waiting")
@@ -385,7 +385,7 @@ class Partial(Event, frozen=True, gc=False, tag="partial"):
 
     A string arrives in pieces. A number, true, false or null arrives complete. An object or an array is first added
     empty. Its members or items follow in later events with longer paths. If `complete` is true, the value at `path` is
-    complete. For an object or an array, such an event only reports this and adds no value.
+    complete. The event that completes an object or an array adds nothing to the value.
     """
 
     type: ClassVar[Literal["partial"]] = "partial"
@@ -402,7 +402,7 @@ class Partial(Event, frozen=True, gc=False, tag="partial"):
 
 
 class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial"):
-    """The last `partial` of a valid value. A separate class, because events with a `__dict__` are slower to create."""
+    """The last `partial` of a valid value. Events of this class have a `__dict__`, so they are slower to create."""
 
     @property
     def instance(self) -> Any:
@@ -510,7 +510,7 @@ class Error(RuledEvent, frozen=True, gc=True, tag="error"):
 class Warning(Event, frozen=True, gc=False, tag="warning"):
     """A diagnostic message for developers. It should not be shown to users.
 
-    `raw` is the text or data that caused the warning. `count` is a number that belongs to it, such as the length of
+    `raw` is the text or data that caused the warning. `count` is a number for the message, such as the length of
     skipped data.
     """
 
@@ -664,7 +664,7 @@ def size_of(text: str) -> int:
 
 
 def batch_length(events: Iterable[Event]) -> int:
-    """Return how many of the first events fit into one batch. At least one event always fits."""
+    """Return how many of the first events fit into one batch. The first event always fits."""
     count, remaining = 0, BATCH_BYTES
     for event in events:
         remaining -= weigh(event)
@@ -674,7 +674,7 @@ def batch_length(events: Iterable[Event]) -> int:
     return count
 
 
-# Two runs over the same stream may differ in the number of events, because the stream was divided into other chunks.
+# Two runs over the same stream may differ in the number of events, because the stream arrives in different chunks.
 # Ids, times, and the order of events from concurrent tools also differ. `coalesce` removes these differences for tests.
 
 EventT = TypeVar("EventT", bound=Event)

@@ -140,8 +140,8 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     With `strict=False`, raw control characters in strings are accepted and reported as `repaired`.
     """
     # Fast path: saves 2 µs of the 30 µs that the parser needs for a small call. msgspec accepts long numbers, deep
-    # nesting and duplicate keys. A text of this length has neither of the first two. After a duplicate key, the value
-    # has fewer colons than the text. An escaped colon (`\u003a`) would change their number too.
+    # nesting and duplicate keys. A text of this length has neither of the first two. If a key occurs twice, the
+    # decoded value has fewer colons than the text. An escaped colon (`\u003a`) would also change their number.
     if len(text) <= min(limits.digits, limits.values, 2 * limits.depth) and "\\u003" not in text:
         try:
             value = msgspec.json.decode(text)

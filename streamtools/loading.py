@@ -18,8 +18,9 @@ _ROOT = "streamtools"
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package, which import names on first use.
 
-    `homes` maps each such name to its module, relative to the package. If both are equal, the name stands for the
-    module. If another module has a missing name, or a similar name exists, the error message says how to import it.
+    `homes` maps each such name to its module, relative to the package. If a name equals its module, it stands for the
+    module itself. The error message for an unknown name shows how to import the name, or a similar name, from another
+    module.
     """
     names = vars(import_module(package))
 
@@ -37,11 +38,11 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 
 
 class _ImportAdvice:
-    """Python calls `find_spec` for a module that it has not found, also for `from streamtools import NAME`."""
+    """Adds advice to import errors. Python calls `find_spec` for each module that it has not found."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError if `_import_of` has advice. Other callers than `import` get None."""
+        """Raise ModuleNotFoundError if an import statement is the caller and `_import_of` returns advice."""
         package, _, last = name.rpartition(".")
         is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
         if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last)):
@@ -52,9 +53,9 @@ sys.meta_path.append(_ImportAdvice)
 
 
 def _import_of(name: str) -> str | None:
-    """Return the statement that imports a public name or, if there is none, the most similar name. None without one.
+    """Return the statement that imports a public name, or the most similar public name. None if no name is similar.
 
-    It reads the sources: importing them all takes long.
+    It reads the source files, because importing all modules takes long.
     """
     homes = {"models": f"{_ROOT}.conversation"}
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
@@ -65,6 +66,6 @@ def _import_of(name: str) -> str | None:
         names = re.findall(r'"(\w+)"', exports) + re.findall(r"^class ([A-Z]\w+)", source, re.MULTILINE)
         parent, _, own_name = module.rpartition(".")
         homes = {own_name: parent} | dict.fromkeys(names, module) | homes
-    del homes[_ROOT]  # no module has this name
+    del homes[_ROOT]  # the package has no parent to import it from
     meant = name if name in homes else nearest(name, homes)
     return f"from {homes[meant]} import {meant}" if meant else None

@@ -74,10 +74,10 @@ def loggable(error: BaseException) -> dict[str, str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the message of an exception, without values that the message quotes. It is safe to log.
+    """Return the message of an exception without quoted values, so that it is safe to log.
 
-    Messages of this package keep what they quote, because they quote only names. Exceptions that `serving` raised do
-    not: it may have called a built-in function, such as `int`, that the application passed.
+    Messages of this package stay complete, because they quote only names. An exception that was raised in `serving` may
+    come from a built-in function of the application, such as `int`, so its quoted values are removed.
     """
     if isinstance(error, PydanticError) or _OWN.match(loggable(error)["raised_at"]):
         return str(without_inputs(error))[:_LONGEST_REASON]

@@ -43,7 +43,7 @@ class ObservedRun(Protocol):
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
-        """Report that a request starts or, if the caller has sent it, that its response is read now.
+        """Report that a request starts. If the caller has sent the request, report that its response is read now.
 
         Earlier requests have ended.
 

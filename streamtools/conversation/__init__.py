@@ -1,4 +1,4 @@
-"""The chat loop, its models and prompts, tool calls for models without native ones (emulation), and failover.
+"""The chat loop, its models and prompts, failover, and tool calls for models that make none (emulation).
 
 `latitude_request` writes the request body for a run on Latitude, which has no model class here.
 

@@ -63,21 +63,23 @@ class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
     `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
-    the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues this lost run, whose first
-    request had the same `messages`. The other parameters are those of `ToolStream`.
+    the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues a lost run that began with
+    the same `messages`. The other parameters are those of `ToolStream`.
 
-    After an answer with calls, their results are sent to the model, and its next answer is the next step. With
-    `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that each
-    follow-up request adds. If the function raises an exception, the run ends with an error and the exception is raised
-    again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do not
-    run and remain pending. A `tool_choice` applies only to the first step. An answer that does not fit the type
+    After an answer with calls, the chat sends the results of the calls to the model. The next answer is the next step.
+    With `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that
+    each follow-up request adds. If the function raises an exception, the run ends with an error and the exception is
+    raised again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do
+    not run and remain pending. A `tool_choice` applies only to the first step. An answer that does not fit the type
     `output` is requested again up to `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
-    Other models get the definitions of the tools. By default, the `dialects` are those known for the model's name, then
-    the others of `"auto"`. A model whose calls are always native gets none, `teach="always"` the taught dialects, and a
-    `Fallback` `"auto"` or None. If `native_tool_calls` is None, a native call in the messages sets it to True. If they
-    are from a front end, the call needs a provider's id. With a `Fallback`, the next model continues if a model fails.
+    Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the
+    model's name, and after them the others of `"auto"`. It enables none for a model whose calls are always native. With
+    `teach="always"`, it enables the dialects that can be taught. With a `Fallback`, it enables `"auto"` if only some of
+    the models make native calls. If `native_tool_calls` is None, a native call in the messages sets it to True. In
+    messages from a front end, only a call with the id of a provider does so. With a `Fallback`, the next model
+    continues if a model fails.
 
     If `messages` end with pending calls in text, the caller may append a user message with their results, in the form
     of the calls' dialect (`~~~tool_result get_weather`). If the user message contains no results, the model is informed
@@ -176,7 +178,8 @@ class Chat(ToolStream):
     def _read_follow_ups(self, events: Iterable[UIEvent], copied: int) -> None:
         """Add the messages of earlier follow-up requests to the conversation.
 
-        Events up to the seq `copied` are of waiting runs. Their next follow-ups contain only the results of the calls.
+        Events up to the seq `copied` are of waiting runs. The follow-up after a waiting run contains only the results
+        of the calls.
         """
         ended = 0  # the number of the steps before the event that were not superseded
         for event in events:
@@ -228,7 +231,7 @@ class Chat(ToolStream):
         """The messages of the conversation, with which another chat can continue it.
 
         Calls that have not run have no result while the run is active, after it has finished, and while it waits for a
-        decision (`suspension`). After any other end, each of these calls gets a result: that the call did not run.
+        decision (`suspension`). After any other end, each of these calls gets a result that says that it did not run.
         """
         result = self._run.collector.read()
         history = [*self._messages, *steps_to_history(result.steps[self._sent :])]
@@ -242,9 +245,9 @@ class Chat(ToolStream):
     # One request.
 
     def _next_answer(self, shown: str = "", stored: StoredResponse | None = None) -> EventSource:
-        """Return the source of the next answer. With `shown`, it continues this text of the answer.
+        """Return the source of the next answer. With `shown`, the answer continues this text.
 
-        If the provider still has the `stored` response, this is the answer.
+        If the provider still has the `stored` response, this response is the answer.
         """
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
@@ -351,7 +354,7 @@ class Chat(ToolStream):
         return self._next_answer()
 
     def _find_complaint(self) -> str | None:
-        """Return why the last answer is not a valid output, or None if it is valid or no retry or step is left."""
+        """Return why the last answer is not a valid output. None if it is valid, or if no retry or step is left."""
         steps, warnings = self.result.steps, self.result.warnings
         if not self._retries_left or not self._steps_left or not steps or steps[-1].results or not warnings:
             return None
@@ -366,7 +369,7 @@ def _calls_natively(history: Iterable[Message]) -> bool:
 
 
 def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None:
-    """Raise ValueError unless a history ends with these calls and none of them has a result."""
+    """Raise ValueError if a history does not end with these calls, or if one of them has a result."""
     results = tuple(CallResult(call.dialect, call.name, "", call.id) for call in calls)
     try:
         pair_results([*history, Results(results)])

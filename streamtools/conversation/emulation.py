@@ -1,11 +1,10 @@
 """Emulates tool calls for a model that makes none, with up to three requests for each turn.
 
-1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn, unless
-   the error is a refusal of tools. The mode `"force"` omits this request.
-2. The *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the
-   turn. An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is
-   omitted.
-3. The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
+1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn. But if the
+   error is a refusal of tools, the decision request follows. The mode `"force"` omits the normal request. 2. The
+   *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the turn.
+   An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is omitted. 3.
+   The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
    turn instead, if there is one.
 
 The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
@@ -50,7 +49,7 @@ from streamtools.tools import Tool, ToolChoice
 
 MAX_LENGTH = 256 * 1024
 """The number of characters of an answer that are read. Later characters are ignored."""
-_MAX_FAILURES = 256  # the rest is ignored after this many brackets that begin no valid JSON value
+_MAX_FAILURES = 256  # after this many brackets that begin no valid JSON value, the rest is ignored
 
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
@@ -88,8 +87,8 @@ class ModelDecision(NamedTuple):
 
 
 # The decision request offers no native tools. Providers refuse native calls in the history of a request without tools,
-# so calls and results become plain text. They cannot be omitted: a model without the results would call the tools
-# again. The model's default options are unknown here, so a value of None removes an option from the body.
+# so calls and results become plain text. Without the results, the model would call the tools again. The model's default
+# options are unknown here, so a value of None removes an option from the body.
 
 
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
@@ -207,7 +206,7 @@ def read_decision(answer: str) -> ModelDecision:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects and arrays in `text` that are not part of another one.
+    """Yield the outermost JSON objects and arrays in `text`.
 
     If `text` is a JSON string, its content is searched instead. Values that `decode_json` rejects, such as an object
     with a duplicate key, are skipped.

@@ -50,7 +50,7 @@ class Fallback(Checked):
 
     After `failures` consecutive failures, the circuit of a model opens. For the next `rest` seconds, that model is
     called after all others. A `Fallback` can serve several chats, which then share the counts of failures. A model
-    fails only after the `retries` of the model are used up.
+    fails only after all its `retries` have failed.
 
     If all models have the same `native_tool_calls`, the `Fallback` has that value. Otherwise each model gets a request
     that fits its own value. Raises ValueError for values that are not allowed.
@@ -111,7 +111,7 @@ class FailoverReply(Replies):
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
     `_write` returns the request for a model. If `_discard_answer` is None, no other model continues an answer that has
-    begun, and a failure then ends it with an error.
+    begun. A failure then ends the answer with an error.
     """
 
     _fallback: Fallback
@@ -129,7 +129,7 @@ class FailoverReply(Replies):
     async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
         """Yield the events of the models, until an answer is complete or no other model can answer.
 
-        If a model fails after a call of the answer has run, the events end with the end of the turn. The next request
+        If a model fails after a call of the answer has run, the last event is the end of the turn. The next request
         tries the failed models last.
         """
         fallback, answer, failures = self._fallback, self._answer, self._failures

@@ -38,11 +38,11 @@ CONTINUE_PROMPT = (
     "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
 )
 MIN_REPETITION = 16
-"""The length of the shortest repetition that is removed, in characters. A shorter one may be new text."""
+"""The length of the shortest repetition that is removed, in characters. A shorter repetition may be new text."""
 REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
-"""The 4xx statuses after which the next model is tried. `failure_of` also accepts 2xx, 5xx and a missing status."""
+"""The 4xx statuses after which the next model is tried. It is also tried after 2xx and 5xx, and without a status."""
 _ENDS = (ProviderCompleted, ChainCompleted, SourceError)  # the events that end a turn
 _NOT_SHOWN = (SourceUsage, SourceWarning)  # the events that are not a part of the answer
 
@@ -95,7 +95,7 @@ class SharedAnswer:
         self.begun = False
         """Whether a part of the answer has arrived. A caller sets it if readers have already seen a part."""
         self.complete = False
-        """Whether `read` has read the end of a turn, and did not store it as a failure.
+        """Whether `read` has returned the event that ends the turn.
 
         After that, `read` stores no failure, so no other model continues the answer."""
         self._circuits = circuits
@@ -135,7 +135,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Stop removing repetitions. Returns the buffered text as events, without an unambiguous repetition."""
+        """Stop removing repetitions. Returns the buffered text as events, after removing an unambiguous repetition."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []
@@ -180,12 +180,13 @@ class Continuation:
         self._found_at = self._window_start  # without a prefill, the index in `shown` at which the buffered text occurs
         self._pending = ""
         self._space = shown[len(shown.rstrip()) :]  # trailing white space that the answer may still repeat
-        self._echo = shown.rstrip() if prefill is not None and prefill.echoes else ""  # may still be repeated
-        self._echo_repeated = 0  # the number of its characters that the answer has repeated
+        # The prefill, if the answer may repeat it.
+        self._echo = shown.rstrip() if prefill is not None and prefill.echoes else ""
+        self._echo_repeated = 0  # the number of characters of `_echo` that the answer has repeated
         self._decided = False  # if True, all further text is new
 
     def feed(self, text: str) -> str:
-        """Read the next text of the answer. Returns the text to show now, without an unambiguous repetition."""
+        """Read the next text of the answer. Returns the text to show now, after removing an unambiguous repetition."""
         if self._decided or not text:
             return text
         if self._is_prefilled:
@@ -196,7 +197,7 @@ class Continuation:
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
-        """Stop removing repetitions. Returns the buffered text, without an unambiguous repetition."""
+        """Stop removing repetitions. Returns the buffered text, after removing an unambiguous repetition."""
         if self._decided:
             return ""
         if not self._is_prefilled:

@@ -65,8 +65,8 @@ def augment_system_prompt(
     If `base` already has such a section, the section is replaced. If not, the section is appended after a blank line.
     If `tools` is empty, an existing section is removed. Tools are described in the order of their registration, with
     their JSON schemas. If `compact` is True, each tool is described in one line. If several dialects are enabled, pass
-    all of them in `dialect`, with the dialect to teach first. The markers of all of them are then neutralized in the
-    tool descriptions. Raises ValueError for a dialect that is unknown or cannot be taught.
+    all of them in `dialect`, beginning with the dialect to teach. Their markers are then neutralized in the tool
+    descriptions. Raises ValueError for a dialect that is unknown or cannot be taught.
     """
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _enabled(dialect), short=compact) if registry else ""
@@ -74,7 +74,7 @@ def augment_system_prompt(
 
 
 def put_section(base: str | None, section: str) -> str:
-    """Return the prompt `base` with the tool section `section`, which replaces an existing one.
+    """Return the prompt `base` with the tool section `section`, which replaces an existing section.
 
     `section` is a result of `augment_system_prompt(None, …)`. With `""`, an existing section is removed.
     """
@@ -144,8 +144,9 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     return f"{BEGIN}\n{written}\n{END}"
 
 
-# The description and the schema are neutralized completely. In the JSON around them, `reserved_patterns` are not
-# neutralized: they find the keys of calls without a marker. A definition has these keys too, but is not read as a call.
+# The description and the schema are neutralized completely. In the JSON around them, matches of `reserved_patterns`
+# stay. These patterns match the keys of calls without a marker. A definition has the same keys, but is not read as a
+# call.
 
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:

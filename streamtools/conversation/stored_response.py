@@ -1,7 +1,7 @@
-"""`StoredResponse`: a response that the provider keeps, as a model.
+"""`StoredResponse`: a model whose answer is a response that the provider has stored.
 
 A provider continues a background response after the connection is lost, and sends it again from its beginning. So a
-process that continues a lost run can read the rest of an answer, which the provider does not charge again.
+process that continues a lost run can read the rest of an answer. The provider does not charge the answer again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streamtools.machine.logged_run import LoggedRun
 class StoredResponse:
     """The response of `model` with this `id`.
 
-    A `Fallback` gets it as its first model. If the provider refuses the request or the response fails, the next model
-    continues. Text and reasoning that readers have already seen are cut off the answer. `text` and `reasoning` are
-    their lengths in characters.
+    This is the first model of a `Fallback`. If the provider refuses the request or the response fails, the next model
+    continues. The answer omits the text and the reasoning that readers have already seen. `text` and `reasoning` are
+    the lengths of both, in characters.
     """
 
     def __init__(self, model: OpenAIResponses, id: str, text: int, reasoning: int) -> None:
@@ -40,8 +40,8 @@ class StoredResponse:
 def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse | None:
     """Return the response of `model` that a crashed process was reading, or None.
 
-    `shown` is the text of this response that readers have seen. If rules change its text, the log does not
-    name it.
+    `shown` is the text of this response that readers have seen. If text rules change the answer, the log does not
+    contain the id of the response.
     """
     if not isinstance(model, OpenAIResponses) or not model.native_tool_calls or logged.response_id is None:
         return None
@@ -53,8 +53,8 @@ def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse |
 async def _unseen(source: Any, text: int, reasoning: int) -> AsyncGenerator[Sequence[SourceEvent]]:
     """Yield the events of a source without the first characters of its text and its reasoning.
 
-    `text` and `reasoning` are the numbers of these characters. The rest of a reasoning is not signed, because the
-    signature is valid for the whole.
+    `text` and `reasoning` are the numbers of these characters. The rest of a reasoning has no signature, because the
+    signature is valid only for the whole reasoning.
     """
     is_whole = not (text or reasoning)
     async for batch in source:

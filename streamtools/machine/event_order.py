@@ -1,9 +1,9 @@
 """Checks the order of the UI events of a run. Sans-IO.
 
 Encoders and interfaces rely on this order. For example, no piece of a call arrives before the call has begun, steps do
-not nest, and no event follows the end of the run. A `thinking` event with a call id reports that the model begins
-or ends writing this call. Without a call id, it reports another wait, such as for the decision request of an emulation.
-The run is a small state machine, and each call is another. docs/events.md describes both.
+not nest, and no event follows the end of the run. A `thinking` event with a call id reports that the model starts or
+stops writing this call. Without a call id, the event reports another wait, such as for the decision of an emulation.
+The run has a small state machine, and each call has another. docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _BEGUN, _NAMED, _REPORTED, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDE
 _UNFINISHED = (_BEGUN, _NAMED, _REPORTED, _MALFORMED)  # the states before the last `thinking` event of the call
 
 _Transition = tuple[tuple[str, ...], str, str]
-"""The states of a call in which an event is allowed, the next state, and the rule that it breaks in other states."""
+"""The states of a call in which an event is allowed, the next state, and the rule that the event breaks in other
+states."""
 
 _TRANSITIONS: dict[type[Any], _Transition] = {
     ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
@@ -72,7 +73,7 @@ class Grammar:
         self._step = 0
         self._step_is_open = not run  # always True for a parser
         self._answer_is_over = False  # the usage of this step was reported, or the step has no answer
-        self._has_follow_up = False  # a follow-up came after the last step; another one needs a step in between
+        self._has_follow_up = False  # a follow-up came after the last step, and only one may come
         self._is_thinking = False  # `thinking` without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
         self._may_resume = False  # step 1 is open and has only `call` events, possibly of an earlier run's calls

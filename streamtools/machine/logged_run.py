@@ -154,8 +154,8 @@ class LoggedRun:
     def of_decided(cls, events: Sequence[UIEvent], copied: int, calls: Iterable[ToolCall]) -> LoggedRun:
         """Return the state of a run that continues a waiting run after decisions about its `calls`.
 
-        The log begins with events of the waiting run. `copied` is the `seq` of the last of these events. The state
-        contains only `calls` from these events. The history of the run contains the rest.
+        The log begins with events of the waiting run. `copied` is the `seq` of the last of these events. From these
+        events, the state contains only `calls`. The history of the run contains the rest.
         """
         before = cls(event for event in events if event.seq <= copied)
         logged = cls([StepStart(before.steps, seq=before.seq)])

@@ -122,7 +122,7 @@ class NativeCalls:
     def reject_executed(self, event: NativeToolCall) -> list[UIEvent]:
         """Reject a complete call, as superseded, because its provider has executed the tool.
 
-        Without a complete call of this id, the event is forwarded as a `raw` event.
+        If no complete call has this id, returns the event as a `raw` event.
         """
         call = next((call for call in self.calls if event.id is not None and call.provider_id == event.id), None)
         if call is None:
@@ -192,8 +192,8 @@ class NativeCalls:
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing.
 
-        A call whose JSON object is closed is not damaged, because no piece of it can be missing. More text after the
-        object would make the call invalid, so each call is checked once.
+        A call whose JSON object is closed is not damaged, because no piece of it can be missing. Each call is checked
+        only once, because any text after a closed object makes the call invalid.
         """
         for call in map(self.open.__getitem__, self._unchecked):
             text = "".join(call.pieces)
@@ -202,7 +202,7 @@ class NativeCalls:
         self._unchecked.clear()
 
     def close(self, fault: Rejected | None = None) -> list[UIEvent]:
-        """End all open calls, with `fault` or at the end of the turn. A call without a closed object is truncated."""
+        """End all open calls, with `fault` if it is given. Otherwise, a call whose object is open is truncated."""
         self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)

@@ -1,8 +1,8 @@
 """Reads an answer that must be a JSON value, because the caller requested an output type. Sans-IO.
 
-Each delta of text yields `partial` events with its additions to the value. The complete value is validated. White space
-and a Markdown fence around the value are skipped, and so is any text after the value. The text of a turn with tool
-calls may be prose. In a turn without calls, prose instead of JSON is reported as invalid output.
+For each delta of text, `OutputText` adds `partial` events with the new parts of the value. It validates the complete
+value. White space and a Markdown fence around the value are skipped, and so is any text after the value. The text of a
+turn with tool calls may be prose. In a turn without calls, prose instead of JSON is reported as invalid output.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class OutputText:
             self._warn(reader.fault.message, out)
 
     def _skip_head(self, head: str) -> str:
-        """Return the first text of the value in `head`, after white space and the opening line of a fence.
+        """Return `head` without white space and the opening line of a fence before the value.
 
-        Returns "" if `head` does not reach the value. The next call then gets `head` with more text.
+        Returns "" if the value has not begun. The next call then gets the same head with more text.
         """
         text = head.lstrip()
         fenced = text.startswith("```"[: len(text)])  # a fence, such as "```json", or its first characters

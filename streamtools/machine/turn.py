@@ -87,8 +87,8 @@ class Turn:
     def begin(self) -> None:
         """Reset for a new turn.
 
-        After a turn with a native call, text is no longer searched for calls, unless the caller has chosen dialects or
-        `native_tool_calls`.
+        If the caller has chosen neither dialects nor `native_tool_calls`, text is not searched for calls after a turn
+        with a native call.
         """
         if self.native.count and not self.native.emulated:
             self._switch_to_native()
@@ -175,7 +175,7 @@ class Turn:
         return _events_of(events, {call.id for call in parser.calls})
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add the calls in `found`, the result of `find_calls`, as native calls, unless the provider also sent them.
+        """Add the calls that `find_calls` has found as native calls. A call that the provider also sent is skipped.
 
         A call in a dialect that is not enabled may be a quotation that was not neutralized. Such a call becomes an
         error, which tells the model that the call was not run.
@@ -209,8 +209,8 @@ class Turn:
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also counts
-        malformed calls, so that the model gets the error of a call in the form in which it wrote the call.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also applies to
+        malformed calls.
         """
         written, faulty = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:
@@ -246,7 +246,7 @@ class Turn:
             self.parse = parse
 
     def _switch_to_native(self) -> None:
-        """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
+        """Stop searching text for calls, if the caller has chosen neither dialects nor `native_tool_calls`."""
         if self._switches_to_native:
             self._switches_to_native = False
             self._enabled = ()
@@ -288,7 +288,7 @@ class Turn:
         options["in_reasoning"] = options.get("in_reasoning", False) and not written
         parser = Parser(self._dialects, self._tools, **options)
         read = parser.feed(written) + parser.release()
-        # Without the calls that were in it, the text may look like a call that the model did not make.
+        # The calls were removed from the text, so the rest may look like a call that the model did not make.
         if len(parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
             parser = Parser(self._dialects, self._tools, **options)
             written = neutralize(written, self._enabled)
@@ -306,7 +306,7 @@ class Turn:
         text, options = self._streamed_text(), self._options
         if text is None:
             return None
-        for is_complete in (False, True):  # first parse the text as it arrived, then parse the result of that
+        for is_complete in (False, True):  # first parse the text as it arrived, then parse the result
             parser = Parser(self._dialects, self._tools, **options)
             events = parser.feed(text)
             events += parser.release() if is_complete else []

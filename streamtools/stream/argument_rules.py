@@ -1,8 +1,8 @@
 """Applies text rules to the call arguments in the events of a run.
 
-Rules with the action `mark` are not applied. Rules change the events, and with `history="as_shown"` the calls in the
-history. Tools and the ledger get the arguments that the model wrote. The rules are applied to each decoded JSON string
-separately. A stream with these rules emits no `call-delta`.
+Rules with the action `mark` are not applied. Rules change the events. With `history="as_shown"`, they also change the
+calls in the history. Tools and the ledger get the arguments that the model wrote. The rules are applied to each decoded
+JSON string separately. A stream with these rules emits no `call-delta`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ArgumentRules:
     def _add_value(self, call_id: str, value: Any, complete: bool) -> Any:
         """Apply the rules to a value that was added to the arguments of a call. Return the part that may be shown.
 
-        A string may arrive in pieces. The matcher buffers the end of a piece, in which a match may begin.
+        A string may arrive in pieces. The matcher buffers the end of a piece if a match may begin there.
         """
         if not isinstance(value, str):
             return value

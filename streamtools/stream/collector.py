@@ -125,10 +125,10 @@ class Collector:
     def restore(self, logged: LoggedRun, recorded: Mapping[str, Entry]) -> list[ToolOutcome]:
         """Record the events of a run that continues. Returns the outcomes of the calls of its open step.
 
-        `recorded` are its calls in the ledger, which has also the texts of results for the model.
+        `recorded` are the calls of the run in the ledger, with the texts of their results for the model.
 
-        If a model was writing when the process crashed, another answer continues the text. Then the step keeps its
-        text only.
+        If a model was writing when the process crashed, another answer continues the text. The step then keeps only its
+        text.
         """
         step = LoggedStep()
         for event in logged.events:

@@ -1,8 +1,8 @@
 """A buffer between the task that drives a run (the writer) and the readers of its events.
 
 `put` never waits, so events keep their order, and a cancelled run loses no event. After `put`, the writer calls
-`wait_for_room`. This waits for slow readers, so the source is read more slowly. Cancelling a read removes no event from
-the buffer and does not affect other readers.
+`wait_for_room`. If readers are slow, the writer waits there, so the source is read more slowly. Cancelling a read
+removes no event from the buffer and does not affect other readers.
 
 The buffer has a limit of events and a limit of bytes. Reading an event does not reduce the byte count. When the count
 reaches the limit, the writer waits until half of the events have been read. Then the bytes of the remaining events are
@@ -24,8 +24,8 @@ MAX_EVENTS = 1024
 MAX_BYTES = 4 * 1024 * 1024
 """The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
-"""The `size` that the writer passes to `put` may ignore `Text` events of up to this many characters: `MAX_EVENTS` of
-them take 0.3 MiB."""
+"""The length in characters up to which a `Text` event is small. The `size` that the writer passes to `put` may omit
+small texts, because `MAX_EVENTS` of them take only 0.3 MiB."""
 
 
 class EventBuffer:

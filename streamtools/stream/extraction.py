@@ -1,6 +1,6 @@
 """Finds the tool calls in a response that was not streamed.
 
-A `StreamMachine` reads the response as a stream of one batch. So the rules for valid calls are those of a stream.
+A `StreamMachine` reads the response as a stream of one batch, so the rules for valid calls are the rules for streams.
 """
 
 from __future__ import annotations

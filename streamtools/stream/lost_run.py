@@ -1,8 +1,8 @@
-"""Runs whose process has crashed: what another process gets to continue one, and how one ends that is not continued.
+"""Defines `LostRun`, a run whose process has crashed, and ends lost runs that no other process continues.
 
-The last events of a run that is not continued report only known facts. A call that the model was still writing ends as
-truncated. A call that has not started is pending. A call that may have started ends with the outcome in the ledger, or
-with an unknown outcome.
+The last events of a lost run report only known facts. A call that the model was still writing ends as truncated. A call
+that has not started is pending. A call that may have started ends with the outcome in the ledger, or with an unknown
+outcome.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PROCESS_ENDED = "the process of the run ended"
 class LostRun:
     """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
 
-    `attempt` is the number of its processes that have crashed. `events` are the events in its log. If this run
-    continues a waiting run, those up to the seq `copied` are copies of that run's events. `recorded` are its calls in
-    the ledger, by the key of the call. `decisions` are the decisions about its calls, by call id. `trace` is the W3C
-    `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
+    `attempt` is the number of its processes that have crashed. `events` are the events in its log. If the run continues
+    a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` are the calls of
+    the run in the ledger, by the key of the call. `decisions` are the decisions about the calls, by call id. `trace` is
+    the W3C `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -68,14 +68,15 @@ def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | Non
 
 
 def is_ending(events: Iterable[UIEvent]) -> bool:
-    """Return whether the run has failed, or was stopped in an answer, so that only its end is missing."""
+    """Return whether the run has failed, or was stopped during an answer, so that only its end is missing."""
     logged = LoggedRun(events)
     was_stopped = logged.finish_reason is None and logged.open is None and not logged.awaits_answer
     return logged.has_failed or was_stopped
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:
-    """Return the events about started calls that a crashed process has not written. `calls` are in the ledger."""
+    """Return the events about started calls that a crashed process has not written. `calls` are the calls in the
+    ledger."""
     logged, events = LoggedRun(logged_events), list[UIEvent]()
     step = logged.open
     for call in calls:
@@ -96,7 +97,8 @@ def end_lost_run(
     """Return the events that end the run, up to `done`, and its result.
 
     `events` are the events in its log. `recorded` are its calls in the ledger, as `entries_of` returns them, or None
-    without a ledger. The run fails with the message `fault`. If this is None, the run was stopped: it is cancelled.
+    without a ledger. The run fails with the message `fault`. If `fault` is None, the run was stopped, and ends as
+    cancelled.
     """
     logged, machine, collector = LoggedRun(events), StreamMachine(run_id=run_id), Collector(())
     step = logged.open
@@ -129,7 +131,7 @@ def _end_of_call(
     entry = None if recorded is None else recorded.get(call_key(call))
     if entry is not None and entry.outcome is not None:
         return [*([] if is_started else [Executing(call)]), entry.outcome.event(0)]
-    # A call that a ledger does not contain has not started. Without a ledger, only a question about a call shows that.
+    # A call that a ledger does not contain has not started. Without a ledger, only an approval request shows that.
     if (recorded is not None or (is_asked and not is_started)) and entry is None:
         if not is_started:
             return []

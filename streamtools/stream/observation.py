@@ -27,8 +27,8 @@ class Observation:
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report.
 
-        An empty sequence is reported as buffered text, because an earlier stage, the parser or the `TextJudge`, usually
-        holds it back. At the end of a run, this report is wrong but harmless.
+        An empty sequence usually means that the parser or the `TextJudge` buffers text, so this reports buffered text.
+        At the end of a run, this report is wrong but harmless.
         """
         if not events:
             self._observed.text_buffered()

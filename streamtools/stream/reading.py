@@ -37,7 +37,7 @@ async def awaited(returned: Awaitable[_Returned] | _Returned) -> _Returned:
     Raises RuntimeError if the function awaited a task that was cancelled, because a `CancelledError` would cancel the
     task group of the caller.
     """
-    # A stream may be awaitable itself, so its type tells a chat from a coroutine.
+    # A stream, such as a chat, is also awaitable, but must not be awaited here.
     if returned is None or isinstance(returned, AbstractAsyncContextManager):
         return returned
     try:
@@ -94,7 +94,7 @@ def check_startable(stream: object) -> None:
 async def check_event(event: object, events: Any) -> None:
     """Raise TypeError if `event`, an item of the iterator `events`, is not a UI event. Then first close the iterator.
 
-    A function that yields a stream, without `@asynccontextmanager`, must leave the stream before its caller continues.
+    If a function yields a stream but lacks `@asynccontextmanager`, closing its iterator leaves the stream.
     """
     if not isinstance(event, UI_EVENTS):
         if has_methods(events, "aclose"):
@@ -113,7 +113,10 @@ class Sink(Protocol):
         """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
-        """Called before the stream is left, even if reading failed, unless `begin` failed. `cancel` also cancels it."""
+        """Called before the stream is left, even if reading has failed. Not called after an exception of `begin`.
+
+        `Driver.cancel` also cancels this call.
+        """
 
 
 class Driver:

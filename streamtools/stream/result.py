@@ -22,13 +22,13 @@ class TurnResult:
     reasoning: str = ""
     """The reasoning of all steps."""
     calls: list[ToolCall] = field(default_factory=list)
-    """The valid calls. If a turn has native calls and calls in text, only one kind is valid. Calls of the other
-    kind are errors with the code `superseded`."""
+    """The valid calls. If a turn has native calls and calls in text, only one kind is valid. Events report the calls of
+    the other kind as errors with the code `superseded`."""
     outcomes: list[ToolOutcome] = field(default_factory=list)
     """The outcomes of the calls that ended, in call order. A denied call ends without running."""
     errors: list[Error] = field(default_factory=list)
-    """All `error` events: of malformed, forbidden and withdrawn calls, of the source, and of rules. If a turn exceeds
-    the limit of calls, this holds one error for all calls beyond the limit."""
+    """The `error` events of malformed and forbidden calls, and of the whole stream. Errors of tools are in `outcomes`.
+    If a turn exceeds the limit of calls, this holds one error for all calls beyond the limit."""
     warnings: list[Warning] = field(default_factory=list)
     """The warnings of the run, at most 1000."""
     pending: list[ToolCall] = field(default_factory=list)

@@ -101,8 +101,8 @@ class StepRunner:
     async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that are runnable now. Return the last events of the step; [] if the step continues.
 
-        While the turn continues, the calls run in a task of `group`, and this returns immediately. After the turn, this
-        waits until all calls have ended.
+        While the turn continues, the calls run in a task of `group`, and `run_calls` returns immediately. After the
+        turn, it waits until all calls have ended.
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_runnable()
@@ -186,8 +186,8 @@ class StepRunner:
     def _trusts(self, call: ToolCall) -> bool:
         """Return True if only the model can have written the call.
 
-        That holds for a native call, and for a call in a dialect with a nonce (a secret in its markers). It does not
-        hold for a salvaged call, which was found in text that the provider could not read.
+        Only the model can write native calls, and calls in a dialect with a nonce (a secret in its markers). Someone
+        else may have written a salvaged call, which was found in text that the provider could not read.
         """
         return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
 

@@ -126,7 +126,7 @@ def _read(name: str, data: Any) -> Any:
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
     """Return the built-in dialects with these ids.
 
-    If these are the ids of `"auto"`, return the dialects of `"auto"`. There, some dialects have fewer openers.
+    If these are the ids of `"auto"`, return the dialects of `"auto"`, some of which have fewer openers.
     """
     if "llama3_json" in ids and ids == [dialect.id for dialect in choose_dialects("auto")]:
         return choose_dialects("auto")

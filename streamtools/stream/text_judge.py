@@ -7,8 +7,8 @@ does not change. No call runs before the text of its turn is approved.
 When the judge refuses a piece, the run ends. The remaining text is dropped, the other events are still shown, and the
 calls stay pending.
 
-The pieces depend on the text, on the events between the texts, and on `wait`. How the provider splits its text into
-deltas does not change them.
+The pieces depend on the text, on the events between the texts, and on `wait`. They do not depend on how the provider
+splits its text into deltas.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class TextJudge(Checked):
     judged without waiting for its end.
 
     `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
-    seconds: `"open"` shows the piece, `"closed"` refuses it. At most `at_once` pieces are judged at the same time. If
-    no more pieces wait, text appears at most `wait` plus `timeout` seconds after its first character arrived. While
-    that many pieces wait for a decision, the source is not read. With `reasoning=True`, reasoning is also judged.
-    Otherwise it is shown without a judgment.
+    seconds: `"open"` shows the piece, `"closed"` refuses it. At most `at_once` pieces are judged at the same time.
+    While `at_once` pieces wait for a decision, the source is not read. Otherwise, text appears at most `wait` plus
+    `timeout` seconds after its first character arrived. With `reasoning=True`, reasoning is also judged. Otherwise it
+    is shown without a judgment.
 
     Raises ValueError for a value that is out of range.
     """

@@ -118,7 +118,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     at its next read, or on exit. Network errors are not raised, only reported as events. Enter and exit the stream in
     one task. Any task may call `aclose()`, which stops the run and waits for its end.
 
-    `await stream` enters the stream, unless it is entered, reads all its events, and returns the `result`.
+    `await stream` reads all events of the stream, and returns the `result`. If necessary, it enters the stream first.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
     TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
@@ -197,7 +197,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         )
         steps = StepRunner(
             machine,
-            choose_dialects(dialects),  # all, because arguments may repeat results that were neutralized in any of them
+            choose_dialects(dialects),  # arguments may repeat results that were neutralized in any of these dialects
             executes=execute != "never",
             guards=tracker,
             approvals=self._approvals,
@@ -259,8 +259,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
         members are the items. This reads all events of the stream, but skips events that complete no item.
 
-        Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Items
-        after an invalid item follow in any case. Raises ValueError if the stream has no `output`.
+        Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
+        items after an invalid item are also yielded. Raises ValueError if the stream has no `output`.
         """
         check_word("invalid", invalid, ("skip", "yield"))
         if not self._is_typed:
@@ -408,7 +408,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     # These methods run in the background task.
 
     async def _drive(self, scope: anyio.CancelScope) -> None:
-        """Read all sources, run the calls, and end the run, whatever happens. Cancelling `scope` ends the run early."""
+        """Read all sources, run the calls, and end the run, also after an exception. Cancelling `scope` ends the run
+        early."""
         failure: str | None = None  # the name of the exception that ended the run
         try:
             with scope:
@@ -446,7 +447,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         the run with an error event, and is raised to the consumer.
 
         A `ToolStream` reads one source. It reads no source while calls of the earlier run are pending, because new
-        pending calls would mix with them.
+        pending calls would mix with these calls.
         """
         if self._source_was_read or self._run.machine.pending:
             return None
@@ -495,7 +496,7 @@ class StreamRun:
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
         self.logged: LoggedRun | None = None
-        """The state in the log of the run, if that already has events which this stream continues."""
+        """The state of the run in its log, if this stream continues a run. None otherwise."""
         self.opening: list[UIEvent] = []
         """The first events of a run that continues. Other runs begin with `start`."""
         self._lost_trace = ""  # the `traceparent` of the lost process whose run this run continues
@@ -607,7 +608,7 @@ class StreamRun:
     def restore(self, logged: LoggedRun, lost: LostRun) -> None:
         """Continue a run from its log, with its calls in the ledger.
 
-        If its open step is not answered, the caller must switch the model.
+        If the turn of the open step is not complete, the caller must switch the model.
         """
         self.logged, self._lost_trace = logged, lost.trace
         outcomes = self.collector.restore(logged, lost.recorded)

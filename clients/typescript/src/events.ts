@@ -153,7 +153,7 @@ export interface ReasoningEvent {
  *
  * A string arrives in pieces. A number, true, false or null arrives complete. An object or an array is first added
  * empty. Its members or items follow in later events with longer paths. If `complete` is true, the value at `path` is
- * complete. For an object or an array, such an event only reports this and adds no value. */
+ * complete. The event that completes an object or an array adds nothing to the value. */
 export interface PartialEvent {
   type: "partial";
   path: (string | number)[];
@@ -250,7 +250,7 @@ export interface ErrorEvent {
 
 /** A diagnostic message for developers. It should not be shown to users.
  *
- * `raw` is the text or data that caused the warning. `count` is a number that belongs to it, such as the length of
+ * `raw` is the text or data that caused the warning. `count` is a number for the message, such as the length of
  * skipped data. */
 export interface WarningEvent {
   type: "warning";

@@ -191,8 +191,8 @@ async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterato
     """Send a request on entry, and close the response on exit.
 
     Yields the source of the answer. If the request fails, this source contains only an error event. If `client` is
-    None, this function also creates an HTTP client, and closes it on exit. If the provider lacks the earlier response
-    that the request names, the whole history is sent.
+    None, this function also creates an HTTP client, and closes it on exit. If the provider no longer has the earlier
+    response that the request names, the request is sent with the whole history.
     """
     own_client: Any = _new_client() if client is None else None
     sending = Sending(request, own_client if client is None else client)
@@ -386,15 +386,16 @@ class HTTPModel(Checked, ABC):
     `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits. `retries` is the number
     of times that a failed request is sent again. It is not sent again once a byte of a successful answer has arrived.
 
-    `send_reasoning` says which reasoning a request for chat completions includes: that of exchanges with calls
-    (`"with_calls"`), all (`"always"`), that of the last exchange (`"since_user"`), or none (`"never"`). An exchange is
-    a user message and all messages up to the next one. `reasoning_field` is the name of the message field in which the
-    host expects reasoning. It is needed for a history from a front end, and for a host whose field is not known.
-    `previous_id` is for providers that store responses. With it, a request names the last response in the history and
-    contains only the messages after it. If the provider no longer has this response, the request is sent again with the
-    whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`,
-    `"llama.cpp"` or another key of `PREFILLS`. The default follows from the URL, the format and the model. With `""`,
-    no prefill is sent. `options` are merged into each body. An option of None removes the field from the body.
+    `send_reasoning` says which reasoning a request for chat completions includes: the reasoning of exchanges with calls
+    (`"with_calls"`), of all exchanges (`"always"`), of the last exchange (`"since_user"`), or of none (`"never"`). An
+    exchange is a user message and all messages up to the next one. `reasoning_field` is the name of the message field
+    in which the host expects reasoning. It is needed for a history from a front end, and for a host whose field is not
+    known. `previous_id` is for providers that store responses. With it, a request names the last response in the
+    history and contains only the messages after it. If the provider no longer has this response, the request is sent
+    again with the whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`,
+    `"sglang"`, `"llama.cpp"` or another key of `PREFILLS`. The default follows from the URL, the format and the model.
+    With `""`, no prefill is sent. `options` are merged into each body. An option of None removes the field from the
+    body.
     """
 
     format: ClassVar[str]
@@ -533,7 +534,7 @@ class HTTPModel(Checked, ABC):
         if key is None:
             key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
         at_provider = self._default_base_url.startswith("https:") and self.url.startswith(self._default_base_url)
-        if key is None and at_provider and self._client is None and not self._given_headers:  # these may add a key
+        if key is None and at_provider and self._client is None and not self._given_headers:  # each may add a key
             names = " or ".join(self.key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = (key or "").strip()  # a key from a file may end with a line feed

@@ -7,7 +7,7 @@ The output type of an answer is added to a request in the provider's schema para
 accept a schema constrain the model's output to it. Only OpenAI accepts a schema and tools in one request, so other
 providers get a schema only in requests without tools. Anthropic's models must call a tool whose argument is the answer.
 The arguments of this call become the text of the answer. Anthropic does not allow forced tool calls while thinking is
-enabled, so the prompt then describes the type. The prompt also describes it for all other models.
+enabled, so the prompt then describes the type. The prompt also describes the type for all other models.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def check_model(model: object) -> None:
 
 _OTHER_NAMES = dict.fromkeys(("url", "host", "endpoint", "api_base"), "base_url")
 _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", "max_retries": "retries"}
-"""The names of parameters in other libraries, and ours. No provider has an option with one of these names."""
+"""Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
 
 def check_body_fields(model: type, options: Iterable[str]) -> None:
@@ -142,7 +142,7 @@ def add_options(
 
     `names` maps accepted names to the provider's names. If `inside` is the name of an object, the options in `names`
     are moved into this object. If `names` contains `stop`, a single stop word becomes a list. All texts except the
-    messages are neutralized in the dialects of `ask`, so that a model that repeats one makes no call.
+    messages are neutralized in the dialects of `ask`, so that a model that repeats such a text makes no call.
 
     >>> add_options({"model": "m"}, Ask((), options={"seed": None}), {"stop": "E", "seed": 1}, names={"stop": "stops"})
     {'model': 'm', 'stops': ['E']}

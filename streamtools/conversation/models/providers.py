@@ -100,12 +100,12 @@ class OpenAIChat(HTTPModel):
 class OpenAIResponses(HTTPModel):
     """A model that is called at `/responses`, with the key in `OPENAI_API_KEY`.
 
-    Each request contains the whole history. But with `previous_id=True`, a request names the last response and contains
-    only the messages after it. By default the provider stores responses, which `store=False` prevents. Reasoning models
-    then need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
+    By default, each request contains the whole history. With `previous_id=True`, a request names the last response and
+    contains only the messages after it. With `store=False`, the provider stores no responses. Reasoning models then
+    need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
 
-    With `background=True`, the provider continues a response without its reader. A process that continues a lost run
-    then reads this response, and does not request the answer again.
+    With `background=True`, the provider continues a response after its reader has disconnected. A process that
+    continues a lost run then reads this response, and does not request the answer again.
     """
 
     format = "responses"
@@ -125,7 +125,7 @@ class OpenAIResponses(HTTPModel):
         return add_options(body, ask, self.options, names=_RESPONSES)
 
     def stored(self, response_id: str) -> AbstractAsyncContextManager[Source]:
-        """Read a response that the provider keeps, from its beginning. Otherwise like `stream`."""
+        """Return a context manager like `stream`, which reads a stored response from its beginning."""
         path, _, query = self.url.partition("?")
         url = f"{path}/{quote(response_id, safe='')}?stream=true{query and '&'}{query}"
         request = ModelRequest(url, self._headers(), b"", self.source, self._timeouts, self._retries, "GET")
@@ -202,8 +202,8 @@ class GeminiChat(HTTPModel):
 class GeminiInteractions(HTTPModel):
     """A model of Google that is called at `/interactions`, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
-    Each request contains the whole history. But with `previous_id=True`, a request names the last interaction and
-    contains only the messages after it. By default Google stores interactions, which `store=False` prevents.
+    By default, each request contains the whole history. With `previous_id=True`, a request names the last interaction
+    and contains only the messages after it. With `store=False`, Google stores no interactions.
     """
 
     format = "interactions"
@@ -230,7 +230,7 @@ class GeminiInteractions(HTTPModel):
 
 
 def _with_chosen_tools(ask: Ask) -> Ask:
-    """Return the request with only the tool that its tool choice names, for providers whose choice has no name."""
+    """Return the request with only the tool that its tool choice names, for providers whose choice cannot name it."""
     return replace(ask, tools=tuple(tool for tool in ask.tools if ask.tool_choice.name in (None, tool.name)))
 
 
@@ -318,8 +318,8 @@ class BedrockConverse(HTTPModel):
 
     The default of `region` is the region in the model's ARN, else `AWS_REGION`, else `AWS_DEFAULT_REGION`.
     `credentials` are credentials of botocore, or any object with the method `get_frozen_credentials`. If they are None,
-    botocore finds credentials. `native_tool_calls` is True by default, unless `base_url` is set. The other parameters
-    are those of `HTTPModel`.
+    botocore finds credentials. Without `base_url`, the default of `native_tool_calls` is True. The other parameters are
+    those of `HTTPModel`.
 
     The name of a model is its id, or the ARN of an inference profile. The URL path contains the name with the same
     escapes that botocore uses, because the signature covers the path.
