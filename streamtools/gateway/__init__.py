@@ -16,8 +16,8 @@ the extra `web`. Both use `Rewrite`, which does no I/O. A custom server can use 
         await send(exchange.close())  # or close("transport") if the body is incomplete
 
 `exchange.head` has the status and headers for the client. It is set when a streamed answer begins, and otherwise when
-the last `close` returns. Bytes of `feed` and `close` are sent after it. If the gateway refuses the client's request,
-`request` is None and `head` is set from the start, and `close` returns the body.
+the last `close` returns. Send the bytes of `feed` and `close` after the head. If the gateway refuses the client's
+request, `request` is None and `head` is set from the start, and `close` returns the body.
 
 While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. With
 `begin(…, watch=function)`, `function` is called with the events of the answer, except its text. No input of the client
@@ -42,5 +42,5 @@ __all__ = [
     "client_of", "headers_for", "path_for",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # a type checker would accept every name
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
     __getattr__, __dir__ = load_later(__name__, {"app": "service"})  # needs the extra `web`

@@ -238,7 +238,7 @@ def _common_fields(client: Client, body: Body) -> dict[str, Any]:
 def _renamed(body: Body, *same: str, **renamed: str) -> Body:
     """Return some fields of a body under their names in chat completions. Null fields are omitted.
 
-    `same` contains the fields whose names are equal. `renamed` maps other fields to their names in chat completions.
+    The fields in `same` keep their names. `renamed` maps other fields to their names in chat completions.
     """
     names = {**dict.fromkeys(same), **renamed}
     return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
@@ -247,15 +247,15 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 def _passed_options(body: Body, known: set[str]) -> Body:
     """Return the options that are sent unchanged, because they have the same name in chat completions or are unknown.
 
-    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and `n`, `logprobs` and `top_logprobs`: the
-    gateway cannot convert an answer that has them.
+    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and `n`, `logprobs` and `top_logprobs`,
+    because the gateway cannot convert their results.
     """
     excluded = known | _CHAT_FIELDS | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in excluded and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return those of the `names` that the body sets, except to "disabled" or {"type": "disabled"}."""
+    """Return the `names` that the body sets to another value than "disabled" or {"type": "disabled"}."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 

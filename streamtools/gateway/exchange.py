@@ -307,7 +307,7 @@ class RewrittenExchange(Exchange):
         return b""
 
     def _end_answer(self) -> bytes:
-        """End the answer. Returns its last bytes for the client. A second call returns a body again, but no stream."""
+        """End the answer. Returns its last bytes for the client. A second call returns only an unstreamed answer."""
         sent = b""
         if not self._ended:
             self._ended = True

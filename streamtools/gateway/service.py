@@ -65,7 +65,7 @@ _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
 """The path of one model, whose name must not have a segment `.` or `..`.
 
-Upstreams that decode `%2F` before they resolve the path would resolve it to another path."""
+Upstreams that decode `%2F` before they resolve the path would resolve such a name to another path."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent",
@@ -101,8 +101,8 @@ def app(
 
     Access:
 
-    - `key` is sent to the upstream instead of the client's key. If it or the key of a fallback is set, only clients on
-      this machine are served, unless `client_key` is set.
+    - `key` is sent to the upstream instead of the client's key. If it or the key of a fallback is set without
+      `client_key`, only clients on this machine are served.
     - `client_key` is the key that clients must send to the gateway. It is never forwarded.
     - `hosts` are the host names under which clients reach the gateway. `localhost` and IP addresses are always
       included. Requests with any other `Host` header are refused.
@@ -281,7 +281,7 @@ class _Gateway:
     async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.
 
-        Raises HTTPException if `text_rules` must check answers, and this answer may contain text of a model. They
+        Raises HTTPException if there are `text_rules` and the answer may contain text of a model, because the rules
         cannot check an answer that is forwarded unread.
         """
         if self.rewrite.text_rules and http.may_return_text(f"/{endpoint}"):

@@ -70,7 +70,7 @@ class ToolCallTransport(ClientTransport):
         async def ask(rewritten: UpstreamRequest) -> Any:
             """Send a request of the exchange to the upstream, and return the response after `exchange.begin`."""
             asked = self._upstream_request(library, request, headers, rewritten)
-            # Later requests are different, so they must not have the same key.
+            # Later requests are different, so they must not have the same idempotency key.
             headers[:] = [header for header in headers if header[0] != http.IDEMPOTENCY_KEY]
             try:
                 response = await self._send(asked, blocking=blocking)

@@ -102,7 +102,7 @@ class AGUIEncoder(FrontEndEncoder):
             self._parent_id = message_id
             self._delta_prefix = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
             return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
-        self._parent_id = ""  # calls after the reasoning need a new message, or the client moves them before it
+        self._parent_id = ""  # calls after reasoning need a new message: the client would move them before it
         self._delta_prefix = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
         written = encode_part("REASONING_START", messageId=message_id)
         return written + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")

@@ -13,8 +13,8 @@ the id of the approval is the id of the call. A call that will not run ends as `
 a history with unanswered calls.
 
 Clients look only at the calls after the last `start-step`. They send the next request when all these calls are
-answered. If a run continues a message with calls, `start-step` is sent only before the first new part, so that clients
-still see the old calls, whose results come first.
+answered. If a run continues a message with calls, `start-step` is sent only before the first new part. Until then,
+clients still see the old calls, whose results come first.
 
 The signature of a part is sent in `providerMetadata`, in the form that the AI SDK's provider packages use.
 
@@ -160,7 +160,7 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part(f"data-{name}", id=id, data=data, transient=True)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
-        """Return the output of a call. It may be null. Version 5 finds the call only if `dynamic` is sent again."""
+        """Return the output of a call, which may be null. Version 5 finds the call only if `dynamic` is sent again."""
         part = {"type": "tool-output-available", "toolCallId": call.id, "output": result}
         return encode_json(part | present(dynamic=self._is_dynamic(call.name)))
 

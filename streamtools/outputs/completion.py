@@ -33,7 +33,7 @@ _CUT_REASONS = ("length", "content_filter")  # finish reasons that take preceden
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"  # characters that may complete the JSON of arguments
 # Events that `CallOrder` reorders.
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
-_UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call whose error has one of them is not sent
+_UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call with such an error is not sent
 
 
 class CompletionEncoder(Checked, ABC):
@@ -287,8 +287,8 @@ class CallOrder:
     """Reorders the events of calls, so that one call ends before the next one starts.
 
     Some servers interleave the events of native calls. The calls of an array in text all end at the end of the array.
-    But clients expect that a call is complete when the next one starts: the `openai` package parses its arguments then.
-    So the events of other calls are buffered while a call is open.
+    But clients expect that a call is complete when the next one starts: at that time, the `openai` package parses the
+    arguments of the call. So the events of other calls are buffered while a call is open.
     """
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ class LineReader:
         return None
 
     def seek(self, offset: int, number: int) -> None:
-        """Continue at the byte position `offset`, at which the line with this number begins."""
+        """Continue at the byte position `offset`, at which line `number` begins."""
         self.file.seek(offset)
         self._next_offset, self.number = offset, number - 1
 
@@ -200,11 +200,10 @@ class RecordedExchange:
 
     @functools.cached_property
     def unanswered(self) -> EndKind | None:
-        """The end of an exchange that got no response, other than "end".
+        """How an exchange without a response ended.
 
-        None if there was a response, if the exchange ended with "end", or if no request was recorded.
-
-        Raises RecordingError for an invalid recording.
+        None if there was a response, if the exchange ended with "end", or if no request was recorded. Raises
+        RecordingError for an invalid recording.
         """
         if self.head.request is None or self.head.response is not None:
             return None

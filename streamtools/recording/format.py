@@ -121,7 +121,8 @@ class Recording:
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line of any kind. Its keys are written in the order of these fields.
 
-    If the line is a head, only `streamtools` and `version` are set, with any values. `ExchangeHead` reads the others.
+    If the line is a head, only `streamtools` and `version` are set, with any values. `ExchangeHead` reads the other
+    fields.
     """
 
     streamtools: Any = None

@@ -24,7 +24,7 @@ Text in other encodings is not searched. A secret without a known format is foun
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
 `MAX_LINE` bytes is searched in parts. A part or a joined value may end with the beginning of a key. This end, at most
 `MAX_SECRET` bytes, is then searched again together with the next data. Events that contain the possible beginning of a
-key are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
+key are buffered until the key is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations

@@ -406,7 +406,7 @@ class ClientTransport(Checked, _AnyBase):  # type: ignore[misc] # see above
 
 
 def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine that never waits, and return its result. In blocking mode, all its calls block instead."""
+    """Run a coroutine that never waits, because all its calls are blocking, and return its result."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -468,7 +468,7 @@ class RecordingTransport(ClientTransport):
         response.request = request
         headers = header_items(response.headers)
         exchange.set_response(response.status_code, headers)
-        if "content-encoding" in response.headers:  # the client gets decoded bytes, as they are recorded
+        if "content-encoding" in response.headers:  # the client gets the decoded bytes, which are recorded
             headers = [item for item in headers if item[0].lower() not in ("content-encoding", "content-length")]
         library = library_of(request)
         pieces = response.iter_bytes() if blocking else response.aiter_bytes()

@@ -150,7 +150,7 @@ class WaitingReaders:
 
     def wait(self) -> Awaitable[None]:
         """Wait until `wake` is called."""
-        while self._semaphore.value:  # released for cancelled waits
+        while self._semaphore.value:  # `wake` has also released for waits that were cancelled
             self._semaphore.acquire_nowait()
         self._count += 1
         return self._semaphore.acquire()

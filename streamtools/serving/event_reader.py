@@ -1,7 +1,7 @@
 """Reads the events of a run, a stream or an iterable for one connection.
 
 One task opens the run or stream, passes its events to an `EventSink`, and closes it. The next event is read only after
-the sink has sent the last one. So a slow client also slows down reading from the provider.
+the sink has sent the previous event. So a slow client also slows down reading from the provider.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class EventReader:
     async def read(self, sink: EventSink) -> None:
         """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions.
 
-        If the sink has begun a response, it is finished before an exception is raised. The response also ends if the
-        run was deleted meanwhile. It then has no `done`, so the client reconnects.
+        If the sink has begun a response, the response is finished before an exception is raised. The response also ends
+        if the run was deleted meanwhile. It then has no `done`, so the client reconnects.
         """
         self._sink = sink
         try:

@@ -44,7 +44,7 @@ class Journal:
         """Set when the log has an event of the run and can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
         self.driven: DrivenRun | None = None
-        """The run as `tools/ledger.py` needs it, to run each call at most once.
+        """The state of the run with which `tools/ledger.py` runs each call at most once.
 
         None if no other process may take the run over.
         """
@@ -91,7 +91,7 @@ class Journal:
         """Called when the stream of the run is entered."""
 
     async def check_lease(self) -> None:
-        """Raise `OwnerUnreachable` unless this process certainly drives the run."""
+        """Raise `OwnerUnreachable` if another process may drive the run."""
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
         """Store a decision about a call, if another process may take the run over.
@@ -115,7 +115,7 @@ class Journal:
         self._closed = True
 
     def unlogged_end(self, after: int) -> UIEvent | None:
-        """Return the event of the run to read after the seq `after`, if the end of the run could not be written."""
+        """If the end of the run could not be written, return the event to read after the seq `after`, else None."""
         if self.done is None or not (self._closed and self._last_missing and self.logged <= after < self.done.seq):
             return None
         return self.done if after == self.done.seq - 1 else resync(self.done.seq - 1)
@@ -198,7 +198,7 @@ class Attachment(AsyncOnly):
             log.warning("events_already_read", advice="keep the events in a list, or attach again, to loop again")
         return self
 
-    if not TYPE_CHECKING:  # a type checker reports an `await`, unless it sees the method
+    if not TYPE_CHECKING:  # if a type checker saw this method, it would not report an `await`
 
         def __await__(self) -> Never:
             raise TypeError("write `async with run.attach() as events:`, without `await`")

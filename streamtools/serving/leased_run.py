@@ -1,7 +1,7 @@
 """The state of a run that this process drives (executes), and whose events are stored on a Redis server.
 
-Written events are kept in memory for five more seconds. If the Redis server restarts and has lost some of them, these
-are written again.
+Written events are kept in memory for five more seconds. If the Redis server restarts and loses some of these events,
+they are written again.
 """
 
 from __future__ import annotations

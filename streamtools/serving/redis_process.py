@@ -81,7 +81,7 @@ class RedisProcess:
         self._feeds: dict[str, Feed] = {}
         self._dirty: dict[str, LeasedRun] = {}  # by key: the runs for which the first task has something to do
         self._has_dirty = anyio.Event()
-        # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
+        # The earliest time of a takeover. In an outage, all leases expire. Live processes must then renew theirs first.
         self._take_over_from = 0.0
         self._renew_at = 0.0  # the time of the next renewal of the leases
         self._may_have_lost_events = False  # whether to compare the feeds with the server, which may have lost events

@@ -16,9 +16,9 @@ The states of a run:
 Each state is stored in one place:
 
 - The key `running` is a sorted set of the runs that have not ended. The score of a run is the time when its lease ends.
-- `token`, a field of `meta`, is `<epoch>:<process id>` of the driving process. The process id is empty after RELEASE.
-  The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token.
-- `ended`, a field of `meta`, is the result of the run. A run without it has not ended.
+- `token`, a field of the hash `meta` of the run, is `<epoch>:<process id>` of the driving process. The process id is
+  empty after RELEASE. The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token.
+- `ended`, a field of `meta`, is the result of the run. A run without this field has not ended.
 
 The scripts keep these invariants:
 

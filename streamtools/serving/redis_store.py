@@ -5,7 +5,7 @@
 
 One process drives a run: it reads the stream of the run and writes its events. Every process can find, read and stop
 the run. The driving process holds a lease. If it does not renew the lease, another process continues the run or ends
-it. To end it, that process derives the last events of the run from the events in the log.
+it. A process that ends a run derives the last events of the run from the events in the log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from streamtools.tools.redis_client import Word, check_url, open_client
 log = Logger(__name__)
 
 Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable | None]
-"""Gets a run whose process has crashed or has handed it over. Returns the chat that continues it, or None."""
+"""Gets a run whose process has crashed or has handed the run over. Returns the chat that continues it, or None."""
 
 _OWNER_LOST = "the process of the run no longer drives it, and another process has taken the run over"
 
@@ -70,10 +70,10 @@ class RedisStore(Checked):
     with one blocking command. All keys start with `prefix`. A store runs on asyncio only.
 
     With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. A hash
-    of the user's id and the URLs, without their user names and passwords, selects the server. `find_also` is a second
-    list: a run that is not found on the user's server of `servers` is looked up on the user's server of `find_also`. To
-    change the list, first pass the new list as `find_also` in all processes. Then pass the new list as `servers`, and
-    the old one as `find_also`.
+    of the user's id and of the URLs selects the server. User names and passwords in the URLs do not matter. `find_also`
+    is a second list: a run that is not found on the user's server of `servers` is looked up on the user's server of
+    `find_also`. To change the list, first pass the new list as `find_also` in all processes. Then pass the new list as
+    `servers`, and the old one as `find_also`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
@@ -81,7 +81,7 @@ class RedisStore(Checked):
     `ledger` of the tools, the call gets the outcome that the ledger has recorded. Before the ledger is read, the old
     process is barred from starting more calls.
 
-    `recover(lost)` is called for a run whose process has crashed or has handed it over. It returns the chat that
+    `recover(lost)` is called for a run whose process has crashed or has handed the run over. It returns the chat that
     continues the run, `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a
     `warning(owner_lost)`. At most `max_recoveries` crashes of a run are handled in this way. If the lost run continues
     a waiting run, and the model has not answered in it yet, it is started again with the function `resume` of `Runs`.
@@ -136,7 +136,8 @@ class RedisStore(Checked):
     async def connect(self) -> AsyncIterator[None]:
         """Connect to the servers for the time of the context. Raises ValueError for a Redis Cluster.
 
-        Raises the error of the client if the only server does not answer. If one of several does not, this is logged.
+        Raises the error of the client if the only server does not answer. If one of several servers does not answer, a
+        warning is logged.
         """
         servers = self._servers | self._find_also
         async with AsyncExitStack() as stack:
@@ -286,7 +287,7 @@ class RedisStore(Checked):
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store a decision about a call of an ended run. An earlier decision about the call is kept.
 
-        Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
+        Returns the decisions about the run's calls. Raises `RunNotFound` if the run is not kept any more.
         """
         server = (await self._process_of(run.id, run.owner)).server
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
@@ -425,7 +426,7 @@ async def _decisions(
 def server_of(owner: str, names: Iterable[str]) -> str:
     """Return the name of the server for the runs of a user: the one with the highest hash of the user and the name.
 
-    So if a server is added, users move only to this server, and if one is removed, only its users move.
+    If a server is added, users move only to this server. If a server is removed, only its users move.
     """
     return max(names, key=lambda name: sha256(log_key(owner, name).encode()).digest())
 

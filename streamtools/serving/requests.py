@@ -83,7 +83,7 @@ async def read_body(
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
     `max_values=None` if the body is not JSON. The status is 408 if the body did not arrive within `timeout` seconds
     (None: no limit), and 400 if it is incomplete or invalid. It is 503 with `Retry-After` if all bodies of the process
-    together exceed 256 MiB, or `max_body` if that is larger.
+    together exceed the larger of 256 MiB and `max_body`.
     """
     check_methods("request", request, "the request of a framework", "stream")
     check_function("read", read, "body")

@@ -102,8 +102,8 @@ class ResponseWriter:
 
         `listen` waits until the client disconnects, and then returns. It may start tasks in the task group that it
         receives. When `listen` returns, or a message fails or takes too long, `work` is cancelled, and `on_disconnect`
-        is called, possibly repeatedly. It is also called if `work` raises an exception, but not after `work` has
-        returned.
+        is called, possibly repeatedly. `on_disconnect` is also called if `work` raises an exception, but not after
+        `work` has returned.
 
         After the drain of `shutdown`, `on_shutdown` is called, and must make `work` return. `heartbeat` is called when
         no message was sent for `keep_alive` seconds.

@@ -1,4 +1,4 @@
-"""One run: a separate task reads a stream and writes its events into a log, which any number of readers read.
+"""One run: a separate task reads a stream and writes its events into a log. Any number of readers read this log.
 
 A run ends when its stream ends, on `stop`, when it has had no reader for too long, or when its `Runs` object is closed.
 Its last events, including `done`, are written to the event log.
@@ -49,7 +49,7 @@ from streamtools.tools.ledger import DRIVEN_RUN
 log = Logger(__name__)
 
 NEXT = "~"
-"""The suffix for continuations. The id of a continuation is the id of the waiting run, followed by this suffix."""
+"""The suffix in the id of a continuation (a run that continues a waiting run), after the id of the waiting run."""
 
 _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
 _STOPPED = Deny(STOPPED)
@@ -182,7 +182,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     @property
     def history(self) -> list[Any]:
-        """The messages with which to resume the chat. After the end, empty unless the run waits for decisions."""
+        """The messages with which to resume the chat. After the end, only a run that waits for decisions has them."""
         return list(getattr(self._events, "history", self._final.history))
 
     def load(self, data: bytes | None) -> bool:
@@ -201,7 +201,7 @@ class Run(AsyncOnly, Checked, Deciding):
         return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
     def keep_for(self, keep: float) -> float:
-        """Return for how many seconds the ended run is kept: until its last question expires, and then `keep`."""
+        """Return for how many seconds the ended run is kept: until its last question expires, plus `keep` seconds."""
         return keep + (0.0 if self.suspension is None else self.suspension.seconds_left(time.time()))
 
     def mark_finished(self) -> None:
@@ -220,8 +220,8 @@ class Run(AsyncOnly, Checked, Deciding):
 
         True approves the call, and False denies it. The same decision, made again, has no effect, even after the end of
         the run. May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise
-        `DecisionRefused` if the call does not wait for this kind of decision, or was decided otherwise. `decide` raises
-        ValueError if `decision` is neither a decision nor a bool.
+        `DecisionRefused` if the call does not wait for this kind of decision, or already has another decision. `decide`
+        raises ValueError if `decision` is neither a decision nor a bool.
         """
         decision = read_decision(call_id, decision)
         if self._driver is not None:
@@ -447,7 +447,7 @@ class Run(AsyncOnly, Checked, Deciding):
         return event is self._withheld
 
     async def _save_and_write(self, done: Done, place: Place) -> None:
-        """Store the end, then write `done`. If that fails, a run that waits ends with an error instead."""
+        """Store the end, then write `done`. If the end cannot be stored, a run that waits ends with an error."""
         if not self.journal.last:
             await self.journal.write(Start(self.id))
         done = msgspec.structs.replace(done, seq=self.journal.last + 1)

@@ -339,14 +339,15 @@ class Runs(Checked, AsyncOnly):
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
         """Decide about a call of a waiting run. Returns the run to read next.
 
-        While other calls are undecided, that is the waiting run, whose `decisions` has the decisions that arrived. The
-        decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
-        begins with the events of the waiting run. The same decision, made again, returns the same run. If another
-        process drives the continuation, the readers of the returned run get the new events after its end. With a
-        `RedisStore`, they get each event immediately. If that process crashes or shuts down, its lease expires, and
-        another process may start the continuation again. Without a `RedisStore`, this also applies if that process
-        stops the continuation for lack of readers. A continuation that was stopped by a caller or has made new calls is
-        not started again. With a `RedisStore`, only `recover` can continue one in which the model has answered.
+        While other calls are undecided, this is the waiting run. Its `decisions` holds the decisions that have arrived.
+        The decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its
+        log begins with the events of the waiting run. The same decision, made again, returns the same run. If another
+        process drives the continuation, the readers of the returned run get the new events after the continuation has
+        ended. With a `RedisStore`, they get each event immediately. If that process crashes or shuts down, its lease
+        expires, and another process may start the continuation again. Without a `RedisStore`, this also applies if that
+        process stops the continuation for lack of readers. A continuation that was stopped by a caller or has made new
+        calls is not started again. With a `RedisStore`, once the model has answered in a continuation, only `recover`
+        can continue it.
 
         A question that has expired counts as denied. When the last question has expired, the process that drove the
         waiting run starts the continuation. If that process has shut down, the next `find` or `latest` in another
@@ -354,9 +355,9 @@ class Runs(Checked, AsyncOnly):
 
         If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
-        Raises `DecisionRefused` if the call does not wait for this decision, was decided otherwise, or has expired.
-        Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat of
-        another run. It also raises the exceptions of `find`, `start` and `resume`.
+        Raises `DecisionRefused` if the call does not wait for this decision, already has another decision, or has
+        expired. Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat
+        of another run. It also raises the exceptions of `find`, `start` and `resume`.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
         if run.journal.done is not None and not run.ended:
@@ -382,7 +383,7 @@ class Runs(Checked, AsyncOnly):
         return self._continuing.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
     async def _continue(self, run: Run) -> Run:
-        """Return the run that continues a waiting run. It is started, unless another process has started it."""
+        """Return the run that continues a waiting run. Starts this run if no process has started it."""
         async with self._chain_of(run):
             with suppress(RunNotFound):
                 return await self._lookup(run.next_id, run.owner)

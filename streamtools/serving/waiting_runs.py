@@ -89,9 +89,10 @@ class WaitingRuns:
     async def save(self, run: Run, done: Done) -> bool:
         """Store the end of a run before its `done` is written. Returns whether the run is stored.
 
-        A continuation is stored only if this process has the lease on the run that waited. A continuation that was
-        cancelled because it was cut or abandoned is not stored. Then another process, perhaps one with a reader, may
-        continue the run that waited. Raises ValueError if a run that waits cannot be stored.
+        A continuation is stored only if this process has the lease on the run that waited. A continuation is not stored
+        if it was cancelled for lack of readers, or because this process can no longer drive it. Then another process,
+        perhaps one with a reader, may continue the run that waited. Raises ValueError if a run that waits cannot be
+        stored.
         """
         if (run.is_cut or run.is_abandoned) and done.reason == "cancelled":
             return False
@@ -193,7 +194,7 @@ class WaitingRuns:
 class FollowedRun(Run):
     """A continuation that another process drives. The object is also the log from which its readers read.
 
-    They get the events of the waiting run immediately. They get the later events when the continuation has ended, or
+    Readers get the events of the waiting run immediately. They get the later events when the continuation has ended, or
     while it runs in this process. `try_to_continue(waiting)` returns the continuation if it has ended. If the lease of
     the other process has expired, `try_to_continue` starts the continuation in this process and returns it. Otherwise
     it returns a `FollowedRun`.

@@ -375,8 +375,8 @@ async def serve_websocket(
 
     - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
       that answer only if its run has this id.
-    - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The other fields are those
-      of `Approve`, `Deny` or `Answer`. `Answer` holds the result of a call that the client has executed.
+    - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
+      fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. `runs` must have a run of the user
       `owner` with this id. The default is the last run on this connection, not counting runs in a `conversation`. A
       frame with the field `conversation` must have a `run_id`.
@@ -391,8 +391,8 @@ async def serve_websocket(
     one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
     frame over this limit is dropped with the error `too_many_conversations`, and counts as an invalid frame. A JSON
     object from the server has the same `conversation` as the frame that it answers. The error for a frame that cannot
-    be parsed has none. A `str` or `bytes` of a custom format is sent unchanged. Without `max_conversations`, the field
-    is passed to the handler in a message, and is invalid in a control frame.
+    be parsed has no `conversation`. A `str` or `bytes` of a custom format is sent unchanged. Without
+    `max_conversations`, the field is passed to the handler in a message, and is invalid in a control frame.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`, and the frame is not counted as invalid.
@@ -407,10 +407,10 @@ async def serve_websocket(
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
-    connects after `shutdown` has begun is refused, as by `send_events`. When the client leaves, a stream is stopped. A
+    connects after `shutdown` has begun is refused, as in `send_events`. When the client leaves, a stream is stopped. A
     run continues, unless `on_disconnect` is `"stop"`.
 
-    With `runs`, return `await runs.start(…)` from the handler. If it returns a stream, the log has a warning
+    With `runs`, return `await runs.start(…)` from the handler. If the handler returns a stream, the log has a warning
     (`not_a_run`).
 
     Raises ValueError for `runs` without `owner`, and for a limit below 1. Raises TypeError for a `websocket`, `handler`

@@ -13,8 +13,8 @@ names of all other metrics begin with `streamtools.`. The attributes of metrics 
 tools, which have few distinct values. They never contain text of a model.
 
 With `instrument(content=True)`, span attributes contain messages, arguments and results. The attributes for messages
-are JSON in the schema of the conventions. In all of them, API keys in known formats are overwritten, as in a recording.
-They are truncated after `MAX_ATTRIBUTE` characters.
+are JSON in the schema of the conventions. In all these attributes, API keys in known formats are overwritten, as in a
+recording. Each attribute is truncated after `MAX_ATTRIBUTE` characters.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Instruments:
         self.request_duration = histogram("gen_ai.client.operation.duration", "Duration of a request to a model.")
         self.first_chunk = histogram("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
         self.output_chunk = histogram("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
-        # Version 1.41 of the conventions has no metrics for the durations of tools and runs. A later version has these.
+        # Version 1.41 of the conventions lacks the next two metrics. A later version defines them.
         self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
         self.first_text = histogram("streamtools.time_to_first_text", "Time from request to first visible text.")

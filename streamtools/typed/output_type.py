@@ -99,7 +99,7 @@ class _JsonSchema:
     def find_errors(self, schema: Any, value: Any, path: str = "") -> Iterator[str]:
         """Yield a message for each violation of the schema by the value at `path`.
 
-        If no choice of an `anyOf` or `oneOf` allows the value, these are the errors of the choice with the fewest.
+        If no choice of an `anyOf` or `oneOf` allows the value, yields the errors of the choice with the fewest errors.
         """
         if not isinstance(schema, Mapping):
             return

@@ -46,14 +46,14 @@ _UNKNOWN_QUESTION_TEXT = (
 
 
 class RecordedAnswers(Answerer):
-    """Plays the recordings in `files`, or the recordings of the package, with their recorded timing.
+    """Plays the recordings in `files`, or the recordings of the package.
 
-    Only calls in the recordings of the package are executed. Their recorded answers to the results follow, at ten times
-    the recorded speed. The answer to any other question explains that the page has no recording of it.
+    Only calls in the recordings of the package are executed. The model's recorded answer to their results then follows,
+    ten times as fast. The answer to any other question explains that the page has no recording of it.
     """
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
-        """`speed` is passed to `ReplayBytes`. Raises CommandError for a file that is not a recording."""
+        """`speed` is 1 for the recorded timing. Raises CommandError for a file that is not a recording."""
         self.recordings = {name: shipped()[name] for name in dict.fromkeys([*FIRST, *shipped()])}
         if files:
             names_are_unique = len({Path(file).name for file in files}) == len(files)

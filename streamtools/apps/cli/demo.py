@@ -70,7 +70,7 @@ They show calls in two dialects, and headings that look like the beginning of a 
 
 
 class _RecordedModel:
-    """A model client that plays one recording for each request. `speeds` has them with their speeds, in order."""
+    """A model client that plays one recording for each request. `speeds` maps the recordings to their speeds."""
 
     native_tool_calls = None
     name = "recorded"
@@ -90,7 +90,7 @@ class _RecordedModel:
 
 
 def recorded_chat(path: Path, question: str, tools: ToolRegistry | None, speed: float) -> chat:
-    """Return a chat in which a recording answers the question. If `tools` are given, its calls run.
+    """Return a chat in which a recording answers the question. If `tools` are given, the recorded calls run.
 
     The model's answer to the results then follows, if it is recorded.
     """

@@ -46,7 +46,7 @@ def reason_of(error: Exception) -> object:
 
 def discard(stream: Any) -> None:
     """Redirect a closed stream to the null device, so that Python reports no error when it flushes at exit."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # the last: there is no stream
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # AttributeError: there is no stream
         null = os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(null, stream.fileno())
