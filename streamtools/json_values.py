@@ -139,9 +139,9 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
     With `strict=False`, raw control characters in strings are accepted and reported as `repaired`.
     """
-    # Fast path: saves 2 µs of the 30 µs that the parser needs for a small call. msgspec accepts long numbers, deep
-    # nesting and duplicate keys. A text of this length has neither of the first two. If a key occurs twice, the
-    # decoded value has fewer colons than the text. An escaped colon (`\u003a`) would also change their number.
+    # Fast path: saves 2 µs of the 30 µs that the parser needs for a small call. msgspec does not reject long numbers,
+    # deep nesting and duplicate keys. The text is too short for a long number or deep nesting. If a key occurs twice,
+    # the JSON of the value has fewer colons than the text. Only an escaped colon (`\u003a`) could hide this.
     if len(text) <= min(limits.digits, limits.values, 2 * limits.depth) and "\\u003" not in text:
         try:
             value = msgspec.json.decode(text)

@@ -45,7 +45,7 @@ class ObservedRun(Protocol):
     def request_started(self, origin: Sequence[Any], source: object) -> None:
         """Report that a request starts. If the caller has sent the request, report that its response is read now.
 
-        Earlier requests have ended.
+        All earlier requests of the run have ended.
 
         `origin` holds the message format, the host and the model of the provider. It is empty if they are unknown.
         `source` yields the events of the response.
@@ -142,11 +142,18 @@ def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any
 
 
 def report(name: str, value: float = 1) -> None:
-    """Report a value of a metric about things outside of a run. Does nothing if no observer is installed.
+    """Report a value of a metric that belongs to no observed run. Does nothing if no observer is installed.
 
-    The counters are `readers` (-1 for a reader that disconnects), `resumes`, and `fenced_appends` (another process has
-    taken over a run). The process that takes over counts `runs.lost` or `runs.handed_over`, `runs.recovered` if it
-    continues the run, and `calls.unknown`. It also records `runs.gap`: the seconds for which no process drove the run.
+    The names are:
+
+    - `readers`: 1 for a reader that connects to a run, -1 for a reader that disconnects
+    - `resumes`: readers that reconnect
+    - `fenced_appends`: runs that this process no longer writes, because another process has taken them over
+    - `runs.lost`: runs of crashed processes that this process has taken over
+    - `runs.handed_over`: runs of closing processes that this process has taken over
+    - `runs.recovered`: lost or handed over runs that this process continues
+    - `calls.unknown`: calls of these runs whose outcome is unknown
+    - `runs.gap`: the seconds for which no process drove a run
     """
     if _Installed.observer is not None:
         _Installed.observer.report(name, value)

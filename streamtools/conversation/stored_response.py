@@ -40,8 +40,8 @@ class StoredResponse:
 def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse | None:
     """Return the response of `model` that a crashed process was reading, or None.
 
-    `shown` is the text of this response that readers have seen. If text rules change the answer, the log does not
-    contain the id of the response.
+    Returns None if rules apply to the text, because the log then does not name the response. `shown` is the text of the
+    response that readers have seen.
     """
     if not isinstance(model, OpenAIResponses) or not model.native_tool_calls or logged.response_id is None:
         return None

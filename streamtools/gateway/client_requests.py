@@ -59,8 +59,8 @@ class ClientRequest(NamedTuple):
     tools: tuple[DeclaredTool, ...]
     choice: ToolChoice
     allowed: tuple[str, ...] | None
-    """The names of the tools that this answer may call; None if it may call all. A prompt that teaches a dialect
-    describes all tools."""
+    """The names of the tools that this answer may call; None if it may call all. A prompt that teaches a dialect also
+    describes the other tools."""
     parallel: bool
     streamed: bool
     include_usage: bool

@@ -109,7 +109,7 @@ class _UIStep:
             self._turn.add_thought(text, string_at(data, "signature") or string_at(data, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return the format of the turn's provider, and its metadata in the field `name`. Ignore other providers."""
+        """Return the format of the turn's provider, and the metadata of this provider in the field `name`."""
         metadata = part.get(name)
         for provider, data in metadata.items() if isinstance(metadata, Mapping) else ():
             if isinstance(data, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):

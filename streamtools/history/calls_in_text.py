@@ -72,9 +72,9 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
     """Return the history with the results of calls in text as user messages.
 
     Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
-    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, so is the whole history,
-    except the words of the user and of the model. The next user message is appended to the results, because many chat
-    templates require that user and assistant messages alternate.
+    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, the whole history is
+    neutralized, except the words of the user and of the model. The next user message is appended to the results,
+    because many chat templates require that user and assistant messages alternate.
     """
     written: list[Message] = []
     text = ""  # the text of the results if the last message in `written` holds results, otherwise ""

@@ -64,10 +64,10 @@ def read_messages(
     messages are ignored. Data of a provider is kept only if the provider has signed or encrypted it.
 
     A result is moved to the position after the turn of its call. A result without a call, and a second result of a
-    call, are dropped, because providers refuse them. Only in a `Results` message are they errors.
+    call, are dropped, because providers refuse them. In a `Results` message, they are errors instead.
 
     Raises ValueError for an object that is not a message, for a refused system message, and for a result in a `Results`
-    message if the turn before it has no open call with its id. The error contains the index of the message, from 0.
+    message without an open call in the turn before. The error contains the index of the message, from 0.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")

@@ -1,8 +1,8 @@
 """Reads and writes the steps of Google's Interactions API.
 
 User input, thoughts, output, calls and results are separate steps. A thought is sent back with its signature, before
-the output or call that followed it. Steps of Google's built-in tools are sent back unchanged. So is output with several
-parts, or without text. `write` skips system messages, because the request carries the system prompt in a separate
+the output or call that followed it. Steps of Google's built-in tools, and output with several parts or without text,
+are sent back unchanged. `write` skips system messages, because the request carries the system prompt in a separate
 field.
 
 Source: the package `google-genai` 3.4.0 (`interactions`).

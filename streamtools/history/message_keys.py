@@ -29,27 +29,31 @@ _KEYS = {
     "call": "id type function custom",
     "object": "name arguments args response toolUseId input content status url detail data format file_data file_id"
     " filename type media_type mimeType mime_type",
-    # The next entries are the types of items, the keys of objects, the keys beside the content, and other known keys.
+    # The next entries are no kinds. `steps` lists the types of steps, `objects` the keys whose value is an "object",
+    # `beside` the keys of messages that hold no content, and `extra` keys that are known in every kind.
     "steps": "function_call function_call_output function_result user_input model_output",
     "objects": "function functionCall functionResponse toolUse toolResult image_url input_audio file source inlineData",
     "beside": "role name tool_call_id toolCallId context parents",
     "extra": "id type status phase metadata createdAt prefix cache_control annotations tool_name error state citations"
     " providerMetadata",
 }
-"""The known keys of each kind of object. If a provider's key is similar to one of them, it must be listed, too."""
+"""The known keys of each kind of object. They must include each key of a provider that is similar to a known key."""
 
 _KNOWN = {kind: dict.fromkeys(keys.split()).keys() for kind, keys in _KEYS.items()}
 _KINDS = dict.fromkeys(_KNOWN["objects"], "object")
 _KINDS |= {"content": "part", "parts": "ui-part", "tool_calls": "call", "toolCalls": "call"}
-"""Maps the key of an object, or of a list of objects, to their kind."""
+"""Maps a key to the kind of the object, or of the list of objects, that is its value."""
 _MEMBERS = {"function": "arguments", "function_call": "arguments", "functionCall": "args"}
 _MEMBERS |= {"tool_use": "input", "toolUse": "input", "tool_result": "content", "toolResult": "content"}
 _MEMBERS |= {"function_call_output": "output", "functionResponse": "response"}
-"""Maps the type or the key of a call or a result to the key of its arguments or its content."""
+"""Maps a name to the key of the arguments of a call, or of the content of a result.
+
+The name is the `type` of the call or result, or the key whose value it is.
+"""
 _SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
-"""The keys of arguments and of content in all formats."""
+"""The keys of arguments in all formats, and the keys of content in all formats."""
 _TEXTS = ("text", "input_text", "output_text")
-_LONG = 8  # from this length on, keys must be more similar, because different keys share parts such as `reasoning_`
+_LONG = 8  # keys of this length must be more similar, because different long keys share parts such as `reasoning_`
 _MAX_LENGTH = 32  # longer keys are not compared
 _MAX_LETTERS = 4  # the maximum number of letters that only one of two similar keys has
 
@@ -57,8 +61,8 @@ _MAX_LETTERS = 4  # the maximum number of letters that only one of two similar k
 def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") -> None:
     """Raise ValueError for a misspelled key in a message, its parts or its calls.
 
-    Also raises it for a message, or a part with text, that would be empty without its unknown keys. `kind` is a key of
-    `_KEYS`. It does not count for an object without a role, which is an item or a step.
+    Also raises ValueError for a message without content, or a text part without text, that has an unknown key. `kind`
+    is a key of `_KEYS`. It is ignored for an object without a role, which is an item or a step.
     """
     role = message.get("role")
     if role is None:

@@ -6,7 +6,7 @@ assistant messages that send their reasoning back, and the field that holds it.
 An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
 between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on
 OpenRouter. So by default, all later requests contain the reasoning of exchanges with calls, and only of these. If the
-reasoning field of the server is known, messages of these exchanges that lack the field get it. It may be empty.
+reasoning field of the server is known, each assistant message of these exchanges gets the field, which may be empty.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from streamtools.history.writing import valid_name
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
 """Hosts that refuse unknown JSON fields, with the reasoning fields that they accept.
 
-OpenAI's hosts accept no reasoning fields, but malformed arguments of calls. Servers that render templates, such
-as vLLM, refuse malformed arguments with status 400.
+OpenAI's hosts accept no reasoning fields. They accept malformed arguments of calls, which servers that render
+templates, such as vLLM, refuse with status 400.
 """
 
 
@@ -38,14 +38,14 @@ def accepted_reasoning_fields(host: str | None) -> tuple[str, ...] | None:
 
 
 _WITHOUT_SIGNATURES = ("openai", "ollama", "cohere")
-"""The formats that send reasoning without its signature. So it is neutralized like other unsigned text."""
+"""The formats that send reasoning without its signature. Such reasoning is neutralized like other unsigned text."""
 
 
 def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
     """Return the history without the data of other providers.
 
-    This data consists of provider items, additional JSON fields, signatures and encrypted reasoning. Two providers are
-    the same unless their formats, or their hosts, are both known and differ.
+    This data consists of provider items, additional JSON fields, signatures and encrypted reasoning. Two providers
+    differ if their known formats differ, or if their known hosts differ.
     """
     return [_message_for(message, provider) for message in history]
 
@@ -93,7 +93,7 @@ def _without_cache_control(parts: list[Any]) -> list[Any]:
 
 
 def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
-    """Return a part of a turn for `provider`, or None if it must not get the part. `same`: the turn comes from it."""
+    """Return a part of a turn for `provider`, or None if it must not get the part. `same`: it made the turn."""
     format = provider.format if same else None
     if isinstance(part, ProviderItem):
         return _matching(part, format)

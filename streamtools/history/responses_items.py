@@ -1,10 +1,10 @@
 """Reads and writes items of OpenAI's Responses API.
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
-led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back if it has an id,
-and encrypted content or other provider items in its turn. Any other reasoning is omitted, because a request with
-`store: false` refuses it. Reasoning directly before an unanswered client call is omitted with the call. A call of a
-custom tool has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
+led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back only if it has an
+id and encrypted content, or an id and provider items in its turn. The rest is omitted, because a request with `store:
+false` refuses it. Reasoning directly before an unanswered client call is omitted with the call. A call of a custom tool
+has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_item(message: Mapping[str, Any]) -> bool:
 
 
 def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of a message item's fields besides role and content; () if it is not in this format."""
+    """Return the names of the fields of a message item besides role and content, or () for another format."""
     has_format = message.get("type") == "message" or "phase" in message
     has_format = has_format or any(
         string_at(part, "type").startswith("input_") and "input_audio" not in part for part in parts

@@ -1,8 +1,8 @@
-"""Neutralizes a request: all its texts, except the user's words and the application's instructions.
+"""Neutralizes all texts of a request, except the user's words and the application's instructions.
 
 Calls come only from the model's live answer. Any other text in a request may hold a call that an attacker planted: a
 result, a document, a file name, the description of a tool. A model that quotes such a text must not make the call. So
-one walk changes every string of a request, except those that `IN_HISTORY`, `IN_BODY` and `IN_SCHEMA` name.
+every string of a request is neutralized, except in the fields that `IN_HISTORY`, `IN_BODY` and `IN_SCHEMA` name.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ These texts are also exempt:
 - system messages, which are the application's instructions
 - reasoning that is signed or encrypted, because the provider refuses changed reasoning
 - the content of a result of a tool with `neutralize=False`
-- in a chat, the words of the user, and the words of the model, in which it writes calls. The gateway neutralizes both,
-  because a client may write documents into them."""
+- in a chat, the words of the user, and the words of the model, which contain its calls. The gateway neutralizes these
+  words, because a client may put documents into them."""
 
 IN_BODY = frozenset({
     "messages", "input", "contents",  # `write_messages` neutralizes them
@@ -54,7 +54,7 @@ IN_SCHEMA = frozenset({
 })  # fmt: skip
 """The keywords that are exempt in the schema of an answer. The names of properties are exempt, too.
 
-Nothing is exempt in the schema of a tool, because the arguments of calls are restored."""
+In the schema of a tool, every text is neutralized. `restore` removes the joiners from the arguments of calls."""
 
 _OPTIONS = ("options", "generationConfig", "generation_config", "inferenceConfig")
 """The objects in a body that contain fields of the body."""
@@ -207,17 +207,20 @@ def _neutralize_file(kind: str, data: str, dialects: Sequence[Dialect]) -> str:
         text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
         if (neutralized := neutralize(text, dialects)) != text:
             return base64.b64encode(neutralized.encode()).decode()
-    return neutralize(data, dialects)  # Base64 contains no reserved text, but `data` may not be Base64
+    return neutralize(data, dialects)  # changes only data that is not valid Base64
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:
-    """Return a URL of the same resource that contains no reserved text. It has percent-encoding instead of joiners."""
+    """Return a URL of the same resource without reserved text. Joiners would change the resource.
+
+    So a character of each reserved text is percent-encoded.
+    """
     if not joiner_positions(url, dialects):
         return url
     url = _NOT_IN_URLS.sub(lambda match: _percent_encoded(match[0]), url)
     path = len(url) - len(_HOST.sub("", url, count=1))
     for position in reversed(joiner_positions(url, dialects)):
-        at = max(path, position - (url[position - 1] != "#"))  # after a `#`, which begins the fragment
+        at = max(path, position - (url[position - 1] != "#"))  # a `#` begins the fragment, so it stays
         if url[at : at + 1] not in ("", "%"):
             url = url[:at] + _percent_encoded(url[at]) + url[at + 1 :]
     return url

@@ -68,7 +68,7 @@ class CallEvents:
         self.options = options
         self.call_deltas = options.call_deltas or options.call_partials  # whether arguments are reported as they arrive
         self.events: list[UIEvent] = []
-        self.final = False  # whether a complete call may run at once, so that it is never withdrawn
+        self.final = False  # whether a complete call may run immediately, so that it is never withdrawn
         self.begin()
 
     def begin(self) -> None:
@@ -143,10 +143,11 @@ class CallEvents:
         self.events += (error, Thinking(False, call.id))
 
     def withdraw(self, text: str, dialect: str) -> None:
-        """Turn complete calls into errors. `text` begins with the closing tag of a value, and stands outside of a call.
+        """Turn complete calls into errors, because `text` shows that a call may have ended inside a value.
 
-        A call of the same dialect, or one that ends with the same tag, may have ended too early, inside a value. The
-        first such call and all later calls become errors, because the later ones were part of its value.
+        `text` is outside of a call, but begins with the closing tag of a value. The first call of the same dialect, or
+        with the same tag at its end, may be incomplete, and becomes an error. All later calls become errors, too,
+        because they may be parts of its value.
         """
         tag = text[: text.find(">") + 1]
         first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)

@@ -18,15 +18,14 @@ from streamtools.parsing.near_misses import NearMisses
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningTags, RunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
-"""The meaning of a marker: its opener or tag, its dialect, and the number of white-space characters at its beginning.
-
-The white space belongs to the marker, but not to the opener or tag.
+"""The meaning of a marker: its opener or tag, its dialect, and the number of white-space characters before the text of
+the opener or tag. These characters belong to the marker.
 """
 
 # The kind of a position is a sum of these bits. The module `markdown` defines two more, LINE_START and IN_CODE.
 START = 4  # only white space precedes the position in the message
 AFTER_CALL = 8  # only white space separates the position from the call before it
-CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
+CALLS_ONLY = 16  # only markers of calls are recognized, but not tags, nor tool results that the model wrote itself
 ANY_CALL = 32  # a call precedes the position in the message
 _INDENT = Some(r" \t", 1, 32)
 _UNMARKED = "JSON of a declared tool without a marker is text"
@@ -107,7 +106,7 @@ class DialectSet:
         `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
         marker = owner.marker
-        if dialect.in_code == "call" and marker.first.isalpha():  # words count in code only if the option says so
+        if dialect.in_code == "call" and marker.first.isalpha():  # a word is a marker in code only by the user's option
             in_code = in_code and self._in_code == "call"
         self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
         for count in range(1, owner.line_feeds + 1):
@@ -160,8 +159,8 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
 def _anywhere(opener: Opener) -> Opener:
     """Return an opener that is also recognized after prose, for the option `calls_at="anywhere"`.
 
-    An opener that begins with a brace or bracket is recognized anywhere, a fence or a Python call at the start of a
-    line. Any other opener, such as a word or a semicolon, is unchanged, because such text is usually prose.
+    An opener that begins with a brace or bracket is then recognized anywhere. A fence or a Python call is recognized at
+    the start of a line. Other openers are unchanged. They begin with a word or a semicolon, which is usually prose.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):

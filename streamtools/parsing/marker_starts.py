@@ -31,8 +31,9 @@ sometimes a pattern for further parts of the marker."""
 def starts_of(markers: Iterable[Marker]) -> set[Start]:
     """Return the start of each marker: the characters of its first literal parts, at most five.
 
-    If there are fewer than five, the start also holds the text up to the first character of the next literal. For
-    example, the start of a marker `###`, `SPACES`, `{` holds the brace, because `###` also begins a heading.
+    If these are fewer than five characters, the start also holds a pattern up to the first character of the next
+    literal. For example, the start of a marker `###`, `SPACES`, `{` holds the brace, because `###` also begins a
+    heading.
     """
     return {_start(marker) for marker in markers}
 
@@ -83,7 +84,7 @@ class MarkerStarts:
         self.fence_line_begin = self._on_first_use("fence_line_begin", lambda: re.compile(self._fence_line()).match)
         """Matches the indentation and first character of an ordinary line in a code fence."""
         self.span_search = self._on_first_use("span_search", lambda: self._search(self._starts_in_code, "`", "(?!)"))
-        """Does the same as `text_search` in a code span. The next two searches do so in a code fence and in a quote."""
+        """Like `text_search`, for a code span. The next two searches are for a code fence and for a quote."""
         self.fence_search = self._on_first_use(
             "fence_search", lambda: self._search(self._starts_in_code, "", _BLANK_LINES + self._fence_line())
         )

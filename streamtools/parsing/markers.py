@@ -72,7 +72,7 @@ class Header:
     most: int = 96
 
     def text_pattern(self, *, backtracks: bool = False) -> str:
-        """Return a pattern for the text that does not check `without`. Without `backtracks`, it is possessive."""
+        """Return a pattern for the text, which ignores `without`. If `backtracks` is False, it is possessive."""
         characters = f"[{self.characters}]{{0,{self.most}}}"
         token = f"\n?(?:{'|'.join(map(re.escape, self.tokens))})"
         if backtracks:  # it ends with characters, because `re` finds a literal after them fast
@@ -81,7 +81,7 @@ class Header:
 
     @property
     def begun_pattern(self) -> str:
-        """A pattern for a header at the end of the text. It does not check `without`."""
+        """A pattern for a header that the end of the text cuts off. It ignores `without`."""
         return f"{self.text_pattern()}\n?(?:{'|'.join(map(beginning, self.tokens))})?\\Z"
 
     def excludes(self, part: Part) -> bool:
@@ -107,7 +107,7 @@ TURN_ENDS: Final = (
     *("<|content_model_end_sampling|>", "<|end_of_msg|>", "<|im:end|>", "[unused10]", "<eos>", "<|end_of_sentence|>"),
     *("[|endofturn|]", "[EOS]", "<|return|>"),
 )
-"""The tokens with which models end a message. A server may not remove them."""
+"""The tokens with which models end a message. Some servers do not remove them."""
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe | Header
 
@@ -144,9 +144,9 @@ class Marker:
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 
     `tag_parts` is the number of first parts, in `parts` and then `ahead`, that form a complete tag, such as
-    `<tool_call>`. If the stream ends after the tag but inside the marker, a call was cut off. With None, the tag ends
-    with the first literal that ends with `]` if the marker begins with `[`, or with `>` if it begins with `<` or `]`.
-    With 0, the marker has no tag.
+    `<tool_call>`. If the stream ends after the tag but inside the marker, a call was cut off. With None, the tag
+    extends to the first literal that ends with its bracket: `]` if the marker begins with `[`, and `>` if it begins
+    with `<` or `]`. With 0, the marker has no tag.
 
     Raises ValueError if the marker does not begin with a literal, or does not end with a literal, a line end, or one
     character of a class.
@@ -443,7 +443,7 @@ class Markers(Generic[T]):
         return group.find(text, at, ended)
 
     def _beginning_with(self, begun: str) -> Group[T]:
-        """Return the group of markers whose head begins with `begun`, or is the beginning of it."""
+        """Return the group of markers whose head begins with `begun`, or with whose head `begun` begins."""
         alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
         shorter = any(len(head) <= len(begun) for head, _ in alike)
         entries = [entry for _, entry in alike]

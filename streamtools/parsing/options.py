@@ -48,7 +48,7 @@ class ParserOptions(Checked):
     repaired."""
     calls_at: Literal["start", "anywhere"] = "start"
     """Where dialects without a marker find calls. `start`: only at the start of a message and directly after a call.
-    `anywhere`: also after prose. A call in a Markdown fence or in Python syntax must even then begin a line."""
+    `anywhere`: also after prose. Even then, a call in a Markdown fence or in Python syntax must begin a line."""
     trim: bool = False
     """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False

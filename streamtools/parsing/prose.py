@@ -52,7 +52,7 @@ class Visible:
         self.stopped = False  # whether text after a call has stopped the turn
 
     def show(self, text: str) -> None:
-        """Show text that is not a call."""
+        """Show, trim or hide text that is not a call, or stop the turn before it."""
         if self._called and self._after_call != "show":
             self._withhold(text)
         elif self._trim:
@@ -154,7 +154,8 @@ class Visible:
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
 """Matches a special token of a chat template, such as `<|im_end|>`, with up to two line feeds before it.
 
-The bars may be full-width. If the stream ends inside a marker that begins with a token, the text of both is hidden.
+The bars may be full-width. If the stream ends inside a marker that begins with a token, the incomplete marker is
+hidden.
 """
 _LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing tag are hidden with the tag
 

@@ -59,7 +59,7 @@ class Closing:
     def _pattern(self, *, ended: bool) -> str:
         """Return a pattern for an end. With `ended=False`, it also matches an incomplete end at the end of the text.
 
-        A group matches only after a complete end: group 1, or group 2 if there is `first`.
+        An empty group marks a complete end. If there is `first`, group 1 marks its ends, and group 2 the other ends.
         """
         complete = [each.search_pattern() for each in self._ends]
         complete += [f"(?={each.search_pattern()})" for each in self._before]
@@ -303,7 +303,7 @@ class Reader:
             yield
 
     def expect(self, pattern: str | Pattern, *others: str | Pattern) -> Generator[None, None, int]:
-        """Read `pattern`, or match one of `others` without reading it. Return its index, or -1 for no match."""
+        """Read `pattern`, or match one of `others` without reading it. Return the index of the match, or -1."""
         place = self.place
         found = yield from self.choose(pattern, *others)
         if found > 0:

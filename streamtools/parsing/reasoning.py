@@ -1,6 +1,6 @@
 """Reasoning: the text between tags such as `<think>` and `</think>`.
 
-Calls in reasoning are not executed, because models rehearse calls there that they then decide not to make. If the
+Calls in reasoning are not executed, because models rehearse calls there, and may then decide against them. If the
 reasoning holds a call, one warning at the end of the reasoning reports it. The warning helps to find models that write
 calls in the wrong place.
 
@@ -59,8 +59,8 @@ class ReasoningTags:
         `where="start"` are matched here, like the default tags. `DialectSet` matches the others. Reasoning that the
         prompt template has opened may end with any of the closing tags.
 
-        If a closing tag stands where an opening tag may stand, it is hidden. Then the template opened the reasoning, or
-        a call ended the reasoning early.
+        A closing tag in the position of an opening tag is hidden. The template may have opened the reasoning, or a call
+        may have ended the reasoning early.
         """
         self._run = run
         at_start = [tag for tag in dialect_tags if tag.where == "start"]
@@ -164,10 +164,7 @@ class ReasoningEnd:
         return re.compile("[" + re.escape("".join(sorted(self._firsts))) + "]").search
 
     def ends_in_call_marker(self, text: str, at: int) -> bool:
-        """Return whether the marker of a call begins at `at`, its tag is complete, and the text ends before the rest.
-
-        Only calls that may be executed are searched for.
-        """
+        """Return whether a call's marker begins at `at`, and the text ends after its tag, but before its end."""
         possible = self.run.find(text, at, False)
         return isinstance(possible, Group) and possible.cut(text, at) is not None
 
@@ -367,7 +364,7 @@ class CallRun:
     def _read_call(self, span: Span, text: str, ended: bool) -> tuple[bool | None, str]:
         """Read text of a call. Returns a result of `read`, and the text after the call.
 
-        The result is None unless a closing tag ends the reasoning inside the call.
+        The result is False if a closing tag ends the reasoning inside the call, otherwise None.
         """
         while found := self._closing.search(self._before + text):
             end = found.end() - len(self._before)

@@ -196,7 +196,7 @@ class Span(Reader):
             call.json_end = self.base + self.at if place is None else place
 
     def set_name(self, name: str) -> None:
-        """Set and report the tool's name of the most recent call. The JSON of that call holds only its arguments."""
+        """Set the tool name of the most recent call, and report it. For calls whose JSON holds only the arguments."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a call must be a str, got {name!r}")
         if (call := self.calls.current) is not None:
@@ -205,7 +205,10 @@ class Span(Reader):
                 self._output.start_call(call, name)
 
     def withdraw(self, text: str) -> None:
-        """Turn earlier calls of the turn into errors. `text` begins with the closing tag of a value, outside a call."""
+        """Turn earlier calls of the turn into errors, because a call may have ended inside a value.
+
+        `text` is the evidence: it begins with the closing tag of a value, but no call is open.
+        """
         if (dialect := self.calls.dialect) is not None and not self._output.final:
             self._output.withdraw(text, dialect)
 
@@ -235,19 +238,19 @@ class Span(Reader):
                 self._output.report_arguments(call, text)
 
     def warn(self, code: Code, message: str) -> None:
-        """Add a warning event that does not hold the text of the span."""
+        """Add a warning event without the text of the span. Does nothing after a limit was exceeded."""
         if self.stores:
             self._output.add(Warning, code, message)
 
     # For grammars: the end.
 
     def exceed(self, code: Code, place: int | None = None) -> None:
-        """Turn the incomplete call into an error, because the limit of `code` is exceeded at the position `place`.
+        """Turn the incomplete call into an error. `code` names the limit that the call exceeds at the position `place`.
 
-        The default of `place` is the end of the text that has arrived. Text after `place` is not stored.
+        The default of `place` is the end of the received text. The span stores no text after `place`.
         """
         place = self.received if place is None else place
-        if not (self.kept_from or self.calls.drafts):  # inside a tag around several calls, before the first call
+        if not (self.kept_from or self.calls.drafts):  # a tag around several calls is open, and no call has begun
             self.begin_call(0)
             if not self.stores:
                 return
@@ -259,8 +262,8 @@ class Span(Reader):
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span at the current position, and turn each draft into a call or an error.
 
-        With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
-        Raises ValueError for a code that no call has.
+        With `code`, all calls become errors with this code. With `survivors=True`, only incomplete calls do. Raises
+        ValueError if `code` is not a key of `MESSAGES`.
         """
         if code is not None and code not in MESSAGES:
             raise ValueError(f"`code` must be one of {', '.join(MESSAGES)}, got {code!r}")
@@ -270,15 +273,15 @@ class Span(Reader):
             closing = self.before_closing
             self.calls.resolve(raw, self.kept_from, code, survivors=survivors, ended=self.ended, closing=closing)
         else:
-            self.several_lines = True  # the text was not stored; most spans of this length hold a line feed
+            self.several_lines = True  # not certain, but very likely in a span of this length
             count = self.place - self._skipped_from
-            if count < 0:  # the grammar had not read up to the limit, so the error already holds the unread text
+            if count < 0:  # the error holds the text up to the limit, which the grammar has not reached
                 self.at, count = self.at - count, 0
             if count and not self.calls.stopped:
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def finish(self, code: Code | None = None) -> None:
-        """Turn each draft into a call or an error, as `close` does. The span continues."""
+        """Turn each draft into a call or an error, as `close` does, but continue the span."""
         if self.stores:
             begin = self.kept_from
             raw = self.take_read()
@@ -294,8 +297,8 @@ class Span(Reader):
     ) -> Generator[None, None, ScanState]:
         """Read a JSON object, or an array of objects. Returns ENDED, BROKEN, or OPEN if the stream has ended.
 
-        Returns BROKEN before a line feed in a string if the text from that line feed on matches the pattern `lines`.
-        `envelope` is the scanner class. It defines where the calls are in the JSON value.
+        At a line feed in a string, the pattern `lines` is matched. If it matches, the JSON is BROKEN and reading stops
+        before the line feed. `envelope` is the scanner class, which knows where the calls are in the JSON.
         """
         self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
         scanner.reports_arguments = self._output.call_deltas
@@ -364,9 +367,8 @@ class Span(Reader):
     def recover_at(self, closing: str | Closing) -> Generator[None, None, bool]:
         """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
-        The search begins at the most recent JSON string, because the closing may be in that string if a quote is
-        missing. No text is read more than twice: a later search begins at a later JSON string, whose
-        opening quote would have ended this string.
+        If a quote is missing, the scanner has read the closing as part of a JSON string. So the search begins at the
+        most recent JSON string. No text is read more than twice, because a later string cannot begin inside this one.
         """
         if self._broken is not None and self.stores and 0 <= self._broken.string_begin < self.place:
             self.rewind(self._broken.string_begin)
@@ -374,7 +376,10 @@ class Span(Reader):
         return (yield from self.until(closing))
 
     def at_end_in(self, *tags: str | Pattern) -> bool:
-        """Return True if the stream has ended at this position or inside one of `tags`. Then read the unread text."""
+        """Return True if the stream has ended, and the unread text is empty or the beginning of one of `tags`.
+
+        If so, the unread text counts as read.
+        """
         rest = self.text[self.at :] if self.ended else None
         if rest is None or not any(tag.startswith(rest) for tag in tags):
             return False

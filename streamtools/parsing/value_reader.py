@@ -25,7 +25,7 @@ from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, json_number
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
-_MAX_WORD = 4096  # a longer number is checked against `limits.digits` before it is complete
+_MAX_WORD = 4096  # longer numbers are not buffered to their end, if they also exceed `limits.digits`
 _LITERALS = {"true": True, "false": False, "null": None}
 _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""
@@ -34,8 +34,8 @@ _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 Added: TypeAlias = tuple[Path, Any, bool]
 """An addition: its path in the value, the added value, and whether the value at that path is now complete.
 
-The added value is a piece of a string, a number, a literal, or an empty container. An empty container that is not
-complete begins there, and one that is complete ends there.
+The added value is a piece of a string, a number, a literal, or an empty container. An empty container means that an
+object or array begins or, if the value is complete, that it ends.
 """
 
 VALUE, FIRST, KEY, FIRST_KEY, COLON, COMMA, END = range(7)
@@ -72,7 +72,7 @@ class ValueReader:
         self._key: list[str] = []  # the pieces of the key that is being read
 
     def feed(self, text: str) -> Sequence[Added]:
-        """Read a piece of text. Returns what it adds to the value."""
+        """Read a piece of text. Returns its additions to the value."""
         if self.fault is not None or self._expects == END:
             return ()
         added: list[Added] = []
@@ -154,7 +154,7 @@ class ValueReader:
         begin = 0 if escape else at
         inside = IN_STRING.inside(rest, begin).end()
         ends = inside < len(rest) and rest[inside] == '"'
-        broken = not ends and inside < len(rest) - 1  # a line feed after a back-slash
+        broken = not ends and inside < len(rest) - 1  # a back-slash before a line feed, which is no escape
         piece = rest[begin:inside] if ends or broken else rest[begin:]
         if not (ends or broken):
             whole = whole_escapes(piece, 0).end()

@@ -220,7 +220,7 @@ class _SearchedText:
     def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
         """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets.
 
-        A match of a pattern is decided at the end of its line. With `is_last=True`, the line ends after `data`.
+        Patterns are searched only in complete lines. With `is_last=True`, `data` completes the last line.
         """
         self._forget(self._search_from + MAX_SECRET, self._decided)  # drop the middle of a very long key
         self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
@@ -234,10 +234,10 @@ class _SearchedText:
         has_hint = size - start >= _SHORTEST_KEY and any(text.find(hint, start) >= 0 for hint in _HINTS)
         keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
         partial = self._find_partial_key()
-        # The bytes before the index `tail` are decided, except for secret texts.
+        # No later key can contain a byte before the index `tail`.
         self._search_from = tail = partial.start() if partial else size
-        # A key at the end of the text may continue in the next data, so it is searched again from its beginning. A
-        # backslash after it may begin an escaped slash.
+        # The next data may continue a key at the end of the text, so the next search starts at its beginning. This also
+        # applies to a key before a final backslash, which may begin an escaped slash.
         for key in keys:
             if key.start() < tail:
                 continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
@@ -267,10 +267,7 @@ class _SearchedText:
             self._search_from -= 0 if start else stop
 
     def _unfinished_line(self) -> int:
-        """Return the index at which the unfinished line begins.
-
-        Of a long line, return the index of its last part, in which a match may continue.
-        """
+        """Return the index of the part of the unfinished line in which an incomplete match may begin."""
         return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
 
     def _find_partial_key(self) -> re.Match[bytes] | None:

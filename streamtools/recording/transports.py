@@ -258,9 +258,9 @@ class ExchangeRecorder:
         self.ended = False
 
     def set_response(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the head. In the body, the credentials in `headers`, such as cookies, are then also overwritten.
+        """Write the head of the exchange. With `status=None`, it contains no response.
 
-        With `status=None`, the head contains no response.
+        Credentials in `headers`, such as cookies, become secrets that are overwritten in the body.
         """
         with self._file.lock:
             self.secrets += credentials_in(headers)
@@ -273,7 +273,7 @@ class ExchangeRecorder:
     def chunk(self, data: bytes) -> None:
         """Write the bytes of one read.
 
-        After `end`, bytes are ignored, because a client may read a closed response to its end.
+        Bytes that a client reads after `end` are ignored.
         """
         with self._file.lock:
             if not self.ended:
@@ -486,9 +486,9 @@ class ReplayTransport(ClientTransport):
     the matching exchange that was played last is played again if no new exchange matches.
 
     The response has the recorded status, headers and chunks. If the recorded connection broke or timed out, the replay
-    raises the recorded exception after the same bytes. Without a recorded exception, it raises `httpx.ReadError` or
-    `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. The new
-    client waits until it closes the response or its timeout expires.
+    raises an exception after the same bytes: the recorded one or, if the recording names none, `httpx.ReadError` or
+    `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. A client
+    that continues to read then waits until its timeout expires.
 
     `options` are the options of `Playback` and apply to every exchange. `read_timeout` defaults to the read timeout of
     the request.
@@ -574,7 +574,7 @@ class ReplayTransport(ClientTransport):
             exchange = self._choose(sent)
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options}
-        if exchange.unanswered:  # without a response, there are no bytes to cut
+        if exchange.unanswered:  # options that change the bytes of a response do not apply
             timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
             options = {"speed": options.get("speed", 0), "read_timeout": timeout}
         opened = exchange.open()

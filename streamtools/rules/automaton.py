@@ -13,9 +13,9 @@ The automaton has states of two levels. A rule is compiled to rule states, as in
 one position. It is the set of rule states that the text from this position has reached. A match may begin at every
 character. So there may be several candidates, in the order of their positions.
 
-The states of words are not stored one by one: those of 50,000 words would take much memory. Instead, the words are
-sorted, and each prefix of a word is a state. A binary search finds it (`_WordList`). As in the algorithm of Aho and
-Corasick, all words with the same prefix share its state.
+The states of a list of words are not stored, because 50,000 words would take much memory. Instead, `_WordList` sorts
+the words, and finds each prefix by binary search. A prefix of a word is a state. As in the algorithm of Aho and
+Corasick, words with the same prefix share the state.
 
 If several candidates reach the same rule state, only the first candidate keeps it. If this state leads to a match, the
 match of the first candidate is chosen, because it begins first. If it leads to no match, no candidate needs it. So
@@ -49,9 +49,9 @@ _MAX_TRANSITIONS: Final = 20_000
 """The maximum number of stored transitions, in addition to one for each word. A transition is for a character or a
 piece of text, and takes some hundred bytes. The same number limits the cached results of `Automaton.classes`."""
 _BEGINNING: Final = 3
-"""The number of first characters of a literal that are searched for. Two characters would occur in many words."""
+"""How many of the first characters of a literal are searched for. Two characters would occur in many words."""
 _MAX_SEARCHED: Final = 1000
-"""If there are more patterns, no beginnings are searched for, because they would occur in most words of a text."""
+"""With more patterns, no beginnings are searched for, because they would occur in most words of a text."""
 _WORD: Final = Character(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -69,13 +69,15 @@ class Transition(NamedTuple):
     """Describes how a character changes the candidates, and the next state. Indexes identify candidates and rules."""
 
     checks: tuple[Check, ...]
-    """The checks that are needed to compute the transition. If any, all other fields but `matches` are placeholders."""
+    """The checks that are needed to compute the transition. If there are any, only `matches` has a valid value, too."""
     before: tuple[int, int] | None
     """The candidate whose match ends before the character, and the rule of that match. None if there is none."""
     sources: tuple[int, ...]
     """The old candidates that the character extends, in order. -1 is a new candidate that begins with the character."""
     after: tuple[int, int] | None
-    """The index in `sources` of a candidate whose match ends with the character, and its rule, or None."""
+    """The index in `sources` of the candidate whose match ends with the character, and the rule of that match.
+
+    None if there is none."""
     ends: bool
     """Whether the last candidate in `sources` cannot become longer."""
     matches: bool
@@ -100,9 +102,9 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         self.pieces: dict[str, tuple[AutomatonState, Sequence[int], str | None, str]] = {}
         """Fast path: the transitions for whole pieces of text without a match, because models repeat the same tokens.
 
-        The value holds the next state, the indexes in the piece at which candidates begin, the text before the first
-        of these indexes, and the text from it on. If candidates that began before the piece continue, the second field
-        holds the `sources` of `learn`, and the third field is None."""
+        A value holds the next state, the indexes in the piece at which candidates begin, the text before the first
+        index, and the text from this index on. If candidates from before the piece continue, the second item holds the
+        `sources` of `learn`, and the third item is None."""
 
     def __missing__(self, character: str) -> AutomatonState | Transition:
         automaton = self._automaton
@@ -185,11 +187,11 @@ class Automaton:
         self._literal_bits: dict[str, int] = {}  # maps a character to the bit of the class that contains only it
         self._tests: list[tuple[re.Pattern[str], int]] = []  # the pattern and the bit of each other class
         self._word = self._bit(_WORD)
-        self._before_classes = 0  # the classes that assertions test on the character before them, as bits
+        self._before_classes = 0  # the classes that assertions test on the previous character, as bits
         self._classes: dict[str, int] = {}  # the results of `classes`
         # The rule states, by number. A state in `_reads` reads one character: the value is the class of the character,
-        # the next state and the rule. A state in `_branches` leads to others without a character, under conditions.
-        # A state in `_ends` is the end of a match: the value is the rule.
+        # the next state and the rule. A state in `_branches` reads no character: it leads to other states, under
+        # conditions. A state in `_ends` is the end of a match: the value is the rule.
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._branches: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
@@ -312,7 +314,7 @@ class Automaton:
         checks: list[Check] = []
 
         def best(ends: set[int], includes_current: bool, candidate: int) -> int | None:
-            """Return the first rule in `ends` whose match needs no check or is accepted. Collect needed checks."""
+            """Return the first rule in `ends` whose match needs no check or is accepted. Add checks that are needed."""
             for rule in sorted(ends):
                 check = includes_current, candidate, rule
                 if rule not in self._rules_with_check or (passed is not None and check in passed):

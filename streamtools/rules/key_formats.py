@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST = 256
-"""The limit of the characters after the prefix of a key, for searches that need an upper bound."""
+"""The maximum number of characters after the prefix of a key, for searches that need an upper bound."""
 
 _NAME = "[A-Za-z0-9_-]"
 _WORD = "[A-Za-z0-9]"
@@ -20,7 +20,7 @@ FORMATS: list[tuple[str, int, list[str]]] = [
     (_WORD, 20, ["hf_"]),  # `-` and `_` are excluded, because of names such as `hf_hub_download`
     (_WORD, 30, ["npm_"]),
 ]
-"""The formats. Each has the class of the characters after a prefix, their least number, and the prefixes.
+"""The formats. Each has the class of the characters after a prefix, their minimum number, and the prefixes.
 
 A prefix must be at the beginning of a word.
 """

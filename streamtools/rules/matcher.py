@@ -52,8 +52,8 @@ class Matcher:
         self.state = self._automaton.begin("")
         # The candidates, in two forms. If `_plain` is True, no candidate has matched yet. Each is then the position at
         # which it begins, minus `_origin`. Otherwise each is a list of four values: the position at which it begins,
-        # the rule of its match or None, the end of that match, and the matches after that end. They count only if the
-        # match of the candidate is chosen.
+        # the rule of its match or None, the end of that match, and the matches after that end. The matches after the
+        # end count only if the match of the candidate is chosen.
         self._candidates: Sequence[Any] = ()
         self._origin = 0
         self._plain = True
@@ -183,7 +183,8 @@ class Matcher:
         decided: list[tuple[int, int, int]] = []
         new: list[list[Any]] = []
         place = 0
-        # The match of a candidate that does not continue counts only if the match of the candidate before it is chosen.
+        # The match of a candidate that does not continue is added to the matches after the previous candidate's end. If
+        # there is no previous candidate, the match is certain.
         for source in (*step.sources, len(candidates)):
             while place < (len(candidates) if source < 0 else source):
                 (new[-1][3] if new else decided).extend(_decide(candidates[place]))

@@ -20,7 +20,7 @@ Replacement = str | Callable[[str], str]
 
 _SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # a space, a no-break space or a narrow space
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
-# What may separate two digits of a number: nothing, or up to two spaces, points, slashes, hyphens or underscores.
+# Between two digits of a number: nothing, or up to two spaces, points, slashes, hyphens or underscores.
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
 # Letters of scripts without spaces, and Korean, where particles directly follow a word. A word in such a script may
@@ -86,7 +86,7 @@ _CARD_NETWORKS = re.compile(
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
-# The first part of a host, with the point or `@` after it. Otherwise `// comment` and LaTeX's `\\` would match.
+# The first part of a host, and the point or `@` after it. They exclude `// comment` and LaTeX's `\\`.
 _LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"
 # Finds the beginning of a URL: `https://`, `https:host.` with its point, `www.`, `//` after a quote, `(`, `=` or `<`,
 # or `//host.` at the start or after white space, `:` or `;`.
@@ -113,7 +113,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def email(action: Action = "replace", *, by: Replacement = "[email]") -> Rule:
-    """Return a rule for e-mail addresses. Every word may begin an address, so each word is held back until it ends."""
+    """Return a rule for e-mail addresses. Every word may begin an address, so each word is pending until it ends."""
     return Rule(name="email", what=_EMAILS, action=action, by=by)
 
 

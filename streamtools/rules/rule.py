@@ -81,7 +81,8 @@ _FLAGS = re.IGNORECASE | re.UNICODE
 
 @lru_cache(maxsize=4096)
 def _one(character: str, flags: int) -> Character:
-    """Return the class of a literal character, normalized: most classes that match the same characters are equal."""
+    """Return the class of a literal character, normalized so that classes with the same characters are usually
+    equal."""
     lower = character.lower()
     if lower == character.upper():
         flags = 0

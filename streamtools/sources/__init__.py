@@ -127,8 +127,8 @@ def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
 def finished_response(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a response that was not streamed, as a dict or an object of an SDK.
 
-    It is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, or its message. Raises
-    `UnreadableSource` for anything else.
+    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, or the message in such a
+    response. Raises `UnreadableSource` for anything else.
     """
     return events(finished(response, limits))
 

@@ -81,7 +81,7 @@ Framed: TypeAlias = Frame | SourceWarning | Fault
 
 
 def skipped(size: int, limit: int) -> SourceWarning:
-    """Return the warning for a frame that exceeds `limit`. `size` is its length in bytes, where a CRLF is one byte."""
+    """Return the warning for a frame that exceeds `limit`. `size` is its length in bytes. A CRLF counts as one byte."""
     message = f"an event of {size} bytes is over the limit of {limit}; it was skipped"
     return SourceWarning(Code.SKIPPED, message, count=size)
 
@@ -181,7 +181,7 @@ class SSEDecoder(FrameDecoder):
     - A byte order mark is ignored at the beginning of each event, not only of the first.
     - `id` and `retry` are ignored, because a client cannot reconnect to a completion.
     - A line becomes data if its field name contains control characters or non-ASCII bytes. Such a line is probably a
-      damaged field. Its data cannot be decoded, and therefore the loss is reported.
+      damaged field. As data, it cannot be decoded, so a warning reports the loss.
     """
 
     _separator = b"\n\n"
@@ -376,7 +376,7 @@ class GrowingItem:
         self._texts: dict[str, list[str]] = {}  # strings that arrived in pieces, by the name of their field
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Add the fields of a delta. Lists and most strings are appended, objects are updated, and others replaced."""
+        """Add the fields of a delta. Lists and most strings are extended, objects are updated, others replaced."""
         for name, value in delta.items():
             known = self.data.get(name)
             if isinstance(value, str) and isinstance(known, str | None) and name not in _UNCUT_FIELDS:
@@ -395,10 +395,10 @@ class GrowingItem:
 
 
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
-    """End as invalid each open call to which an unreadable piece may belong. A part of its arguments is lost.
+    """End each open call as invalid that an unreadable piece may belong to, because a part of its arguments is lost.
 
-    `calls` holds the calls by index, and `index` is the index of the piece. This ends the call with this index, and the
-    call without an index. If `index` is None, it ends all calls. Entries of `calls` with an empty `key` are not calls.
+    `calls` holds the calls by index. `index` is the index of the piece: the call with this index ends, and the call
+    without an index. If the piece has no index, all calls end. Entries of `calls` with an empty `key` are not calls.
     """
     for known in [*calls] if index is None else (None, index):
         if known in calls and calls[known].key:
@@ -451,10 +451,9 @@ class Adapter(ABC):
     def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes. A second call returns none.
 
-        `cause` says why the transport broke off. It is None if the transport ended normally. With a cause, the last
-        event is an error, unless the stream had already `ended`. If the provider's SDK raised an exception with an
-        error of the provider, `cause` is the event for this error. This event is then the last one, unless an error or
-        a terminator has arrived before.
+        `cause` says why the transport broke off. It is None if the transport ended normally. With a text, the last
+        event is an error, if the stream has not `ended`. A `SourceError` is the provider's error in an exception of its
+        SDK. It is the last event, if no error and no terminator has arrived.
         """
 
 

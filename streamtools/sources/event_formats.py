@@ -1,7 +1,7 @@
 """Detects the wire format of an event from its name, its `type`, or a key that only one format has. Sans-IO.
 
 The first event with content is enough to detect each format. Ollama's `/api/generate`, which no source reads, is also
-detected, so that an error message can recommend its other API.
+detected, so that an error message can recommend `/api/chat`.
 """
 
 from __future__ import annotations

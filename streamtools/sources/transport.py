@@ -6,9 +6,9 @@ used, because it yields compressed bytes.
 
 A stream of an SDK (`AsyncStream` of openai, anthropic and others) also has a `response`. If no byte of that response
 was consumed, its bytes are read. They contain fields that the SDK drops, they cost less to read, and they show how a
-connection broke off. Otherwise, or if the stream is synchronous, the objects of the stream are read. `aiter(stream)`
-has no `response`, so its objects are read: pass it if instrumentation must see each object. A synchronous iterable that
-reads from the network blocks the event loop.
+connection broke off. Otherwise, or if the stream is synchronous, the objects of the stream are read. If instrumentation
+must see each object, pass `aiter(stream)`, which has no `response`. A synchronous iterable that reads from the network
+blocks the event loop.
 """
 
 from __future__ import annotations

@@ -135,9 +135,9 @@ def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]
 
 
 def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
-    """Return all markers and tags of a dialect, also with the line feeds or the space that may belong to them.
+    """Return all markers and tags of a dialect, and their variants that begin with line feeds or a space.
 
-    A parser may buffer the beginning of each.
+    A parser may buffer the beginning of each of these texts.
     """
     found: list[Parts] = [tags for tags, _ in dialect.strays]
     for opener in openers(dialect, tools):

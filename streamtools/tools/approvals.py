@@ -355,7 +355,8 @@ async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
 class _AskedQuestion:
     """A question of an attended run, and its decision.
 
-    `decided` is set after the decision or the expiry. `decision` is None until then, and if the run ends before that.
+    `decided` is set after the decision, after the expiry, or when the run ends. If the run ends first, `decision` stays
+    None.
     """
 
     question: Question
@@ -392,7 +393,7 @@ class Approvals:
         self._asked: dict[str, _AskedQuestion] = {}  # by call id, with the decided ones
         self.shown: Collection[str] = ()
         """The ids of calls whose questions a lost process has shown."""
-        self._unasked: dict[str, Question] = {}  # by call id: open questions of a lost process that `ask` has not got
+        self._unasked: dict[str, Question] = {}  # by call id: open questions of a lost process, until `ask` is called
 
     def restore(
         self, questions: Sequence[Question], started: Collection[str], decisions: Mapping[str, Decision]

@@ -251,10 +251,9 @@ async def run_once(
     the task group that renews the lease.
 
     Raises `OutcomeUnknown` if the call may have started earlier, and its outcome is unknown. With `is_idempotent=True`,
-    such a call runs again. Raises `ToolTimeout` if
-    another process runs the call and does not finish in time. Raises `ToolFailed` if the call could not be recorded, or
-    if its run was taken over. In these cases `work` has not started. A failure to record the outcome is only logged. A
-    later attempt then raises `OutcomeUnknown`.
+    such a call runs again instead. Raises `ToolTimeout` if another process runs the call and does not finish in time.
+    Raises `ToolFailed` if the call could not be recorded, or if its run was taken over. In all these cases, `work` has
+    not started. A failure to record the outcome is only logged. A later attempt then raises `OutcomeUnknown`.
     """
     driven = DRIVEN_RUN.get()
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED_EPOCH

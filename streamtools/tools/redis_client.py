@@ -19,7 +19,7 @@ from streamtools.errors import described
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
 
-_MAX_CONNECTIONS = 16  # the limit of commands at a time; each uses its own connection. `connection` is not limited
+_MAX_CONNECTIONS = 16  # the limit of concurrent commands, which need one connection each; `connection` is not limited
 _TIMEOUT_S = 5.0
 
 

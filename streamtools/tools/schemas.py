@@ -96,9 +96,8 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
 def inline(schema: JsonSchema) -> JsonSchema:
     """Return the schema without `$ref`, for providers that do not resolve references.
 
-    A recursive reference becomes `{}`, and so do a reference to anything but a definition at the top, and a part that
-    nests deeper than the limit for arguments. When the inlined definitions have reached their size limit, each further
-    reference also becomes `{}`.
+    A reference becomes `{}` if it is recursive, if its target is not a definition at the top, or if the inlined
+    definitions exceed their size limit. A part that nests deeper than the limit for arguments also becomes `{}`.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
@@ -185,9 +184,9 @@ def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
 
 
 def single_type(schema: JsonSchema) -> str:
-    """Return the type that a schema names, ignoring `null`. Reads `type`, `anyOf`, and values that are strings.
+    """Return the type of a schema, or `object` if it has several types or none. The type `null` is ignored.
 
-    Returns `object` if these do not name exactly one type.
+    The types come from `type`, `anyOf`, or an `enum` or `const` of strings.
     """
     types = _types(schema) - {"null"}
     return types.pop() if len(types) == 1 else "object"

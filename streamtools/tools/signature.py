@@ -302,7 +302,7 @@ def _keyword_input(
 ) -> Input:
     """Return an `Input` that reads each parameter by name.
 
-    pydantic reads the arguments as those of a function that has the same parameters and returns them. A call must not
+    pydantic validates a helper function that has the same parameters, and that returns its arguments. A call must not
     set a parameter in `hidden`, such as the `ToolContext`, even if the function accepts any keyword.
     """
 

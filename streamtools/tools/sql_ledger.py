@@ -231,8 +231,8 @@ class SQLLedger(ledger.OwnerViews):
     ) -> bool:
         """Store an ended run for `keep` seconds, and delete expired runs. Returns False if the run was not stored.
 
-        This is so if a run with this id is already stored. A run that continues another is stored only if `holder` has
-        the lease on that run. All runs before it are kept as long as the run itself.
+        A run is not stored if its id is already stored. A run that continues another run is stored only if `holder` has
+        the lease on the other run. All earlier runs of the chain are then kept as long as the new run.
         """
 
         def save(db: Any) -> bool:

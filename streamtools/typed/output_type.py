@@ -117,7 +117,7 @@ class _JsonSchema:
         names = [types] if isinstance(types, str) else types
         whole = type(value) is not float or value.is_integer()
         allowed = {"number" if name == "integer" and whole else name for name in names}
-        # Only an enumeration of strings is checked. `[None]` stands for a missing one.
+        # Only an enumeration of strings is checked. `[None]` means that there is no enumeration.
         words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
         place = path or "the value"
         if (allowed and kind not in allowed) or (all(isinstance(word, str) for word in words) and value not in words):

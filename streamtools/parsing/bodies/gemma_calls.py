@@ -1,8 +1,8 @@
 """Reads calls in the notation of the Gemma models: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`.
 
 Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write a quote
-in a string as this mark. So a mark ends the string only if structure follows: the next member, or the end of the call.
-Closing brackets may precede both. If a string contains quotes, the brackets in the string must also be balanced. A call
+in a string as this mark. So a mark ends the string only if structure follows: the next member or the end of the call,
+maybe after closing brackets. If a string contains quotes, the brackets in the string must also be balanced. A call
 whose strings are ambiguous is an error. A mark outside of a call shows that an earlier string ended too early. So it
 turns the earlier calls of the turn into errors.
 
@@ -69,7 +69,7 @@ class GemmaCalls:
 
     @cached_property
     def next_members(self) -> dict[str, Callable[..., re.Match[str] | None]]:
-        """Matches what may follow a value in an object or an array, by the bracket."""
+        """Maps the bracket of an object or an array to a function that matches the next member or element."""
         key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
         keys = [key, *((quote, Some("^<", 0, 64), quote) for quote in ('"', "'", self.mark))]
         members = [(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys]
@@ -122,9 +122,9 @@ class GemmaCalls:
 def _read_name(head: str, declared: Declared) -> str:
     """Return the name of the tool in the text before the arguments. Returns "" if there is none.
 
-    The text may begin with `call:`. The rest is the name, which one or more namespaces may precede. The longest end of
-    the text that is the name of a declared tool is returned. If there is no such end, the text after the last colon is
-    returned. A namespace ends with a letter, a digit or `_`. So `../get_weather` does not name the tool `get_weather`.
+    The text may begin with `call:`. The rest is the name, which one or more namespaces may precede. Returns the longest
+    end of the text that is the name of a declared tool. If there is none, returns the text after the last colon. A
+    namespace ends with a letter, a digit or `_`. So `../get_weather` does not name the tool `get_weather`.
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""

@@ -112,7 +112,8 @@ _NAME, _COLON, _NULL = Word(r'^"\x00-\x1f'), Pattern('"', SPACES, ":"), Pattern(
 
 
 def calls_under_names(opening: str, close: str) -> Body:
-    """Return the grammar of an array of objects with the names as keys: `[{"get_weather": {"city": "Paris"}}]`.
+    """Return the grammar of an array of objects with the names of tools as keys: `[{"get_weather": {"city":
+    "Paris"}}]`.
 
     An object with several keys holds several calls. `opening` and `close` are the tags around the array.
     """

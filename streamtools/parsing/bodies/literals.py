@@ -6,8 +6,8 @@ JSON for any input. It does not use `eval` or `ast`, because the input is the ou
 
 The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
 quotes. A quote is unescaped content if no structure, such as a comma or a bracket, follows it. After the first
-unescaped quote, a string ends only at a quote before which all its brackets are closed. The bracket or tag that ends
-the call always ends the string as well, so that the string cannot contain the rest of the answer.
+unescaped quote, a string ends only at a quote before which all brackets in the string are closed. The bracket or tag
+that ends the call always ends the string as well, so that the string cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Quotes:
     mark: str
     """The text before and after the string."""
     raw: bool = False
-    """True for a raw string. In it, a back-slash and the quote after it are content. Otherwise it begins an escape."""
+    """True for a raw string, in which a back-slash does not begin an escape. A quote after a back-slash is content."""
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
@@ -133,9 +133,9 @@ cut_escape = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}
 def escape(text: str, at: int) -> tuple[str, int] | None:
     """Convert the escape at index `at` to content of a JSON string. Returns the content and the end of the escape.
 
-    Returns None for an invalid or incomplete escape. The escapes of Python, except `\\N{…}`, and of JSON are known.
-    They differ only in `\\/`, which means a slash, as in JSON. As in Python, the back-slash of an unknown escape is
-    content.
+    Returns None for an invalid or incomplete escape. Knows the escapes of JSON, and of Python except `\\N{…}`. The
+    languages differ only in `\\/`, which means a slash, as in JSON. As in Python, the back-slash of an unknown escape
+    is content.
     """
     found = _escape(text, at)
     if found is None:

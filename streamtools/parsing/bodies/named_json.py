@@ -36,7 +36,7 @@ WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
 NAMESPACE = "(?:functions?[./:])?"
-"""A pattern for the namespace of the caller's tools before a name. It is `functions.`, which models misspell."""
+"""A pattern for the namespace `functions.` before a name, also as models misspell it."""
 
 _WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
@@ -98,7 +98,7 @@ class NamedCall:
     def read(self, span: Span, close: Pattern | None = None) -> Generator[None, None, CallEnd | None]:
         """Read the call. Returns None if its arguments are complete, else its `CallEnd`.
 
-        The tag `close` instead of the JSON means no arguments.
+        If the tag `close` is in the position of the JSON, the call has no arguments.
         """
         return (yield from self._read_head(span)) or (yield from self._read_arguments(span, close))
 
@@ -198,7 +198,7 @@ class Enclosed:
     def section(self, span: Span) -> Generator[None, None, None]:
         """Read calls after the opening tag of their wrapper. The wrapper may be empty.
 
-        Before a sentence and a call, the span ends, so that the sentence is shown.
+        If a sentence and a call follow, the span ends before the sentence, so that the sentence is shown.
         """
         place = span.place
         if (yield from span.accept(self._sentence)):
@@ -233,8 +233,7 @@ class AddressedCall:
         """Configure the header and the tokens of a message. The header is the marker of the span.
 
         `recipient` is a regular expression for a recipient in the header. Its group is the name of the tool. The last
-        recipient is used.
-        `ends` are tokens that end a message, and `begins` are tokens that begin the next message.
+        recipient is used. `ends` are tokens that end a message, and `begins` are tokens that begin the next message.
         """
         self._recipients = re.compile(recipient).findall
         self._tokens = (*ends, *begins)

@@ -6,8 +6,9 @@ that fits no nested element ends the value if the text after it continues the ca
 the closing tags of the outer elements in their order. Any other closing tag is part of the value.
 
 If the nested tags do not balance, the end of the value is ambiguous. The text after a run of closing tags then decides.
-If it is another closing tag, the value continues. If it is anything else, the value has ended. If that does not decide,
-the call is an error. So no call runs with an argument that may be incomplete. The call is also an error in these cases:
+If it is another closing tag, the value continues. If it is any other text, the value has ended. If the end is still not
+certain, the call is an error, so that no call runs with an argument that may be incomplete. The call is also an error
+in these cases:
 
 - The value contains its own closing tag, and the end of the call lacks a closing tag.
 - A tag is doubled.
@@ -218,7 +219,7 @@ class NestedText:
     def _look_ahead(self, reader: Reader, level: int, stop: int) -> Generator[None, None, tuple[list[int], int]]:
         """Return the levels of the closing tags from `level` outward, and the index in `_ahead` of the tag after them.
 
-        The index is `_OTHER` for other text, and larger than all indexes at the end of the stream. The search stops
+        The index is `_OTHER` for other text. At the end of the stream, it is larger than all indexes. The search stops
         after the closing tag of the level `stop`. All tags stay unread.
         """
         run, text, after = [level], "", _OTHER

@@ -81,7 +81,7 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
 
 
 def end_in_attributes(reader: Reader) -> CallEnd:
-    """Return CUT, and read the rest of the text, if the stream ends in a tag, after its attributes. Else BROKEN."""
+    """Return CUT if the stream ends in a tag, after its attributes, and read the rest. Otherwise return BROKEN."""
     if not reader.ended or reader.text[reader.at :].strip(" \t\r\n/"):
         return CallEnd.BROKEN
     reader.at = len(reader.text)
@@ -226,7 +226,7 @@ class Elements:
             return self._begin_container(span, stack, name, schema, inner)
         if found >= 0:
             span.go_back(place)
-        # Where only arrays are allowed, text is an item of an array without an element: `<tag>a</tag><tag>b</tag>`.
+        # If only arrays are allowed, text is an item of an array without an element: `<tag>a</tag><tag>b</tag>`.
         is_item = types & (_CONTAINERS | {"string"}) == {"array"}
         if is_item and "null" in types and (yield from span.accept(self._null)):
             # `<tag>null</tag>` is null itself, if the schema allows it.

@@ -345,7 +345,7 @@ _XTML_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", l
 
 
 def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call. If a value contains a tag of values, all arguments are written as one JSON object."""
+    """Return a call. If a value contains the tag of an argument, all arguments are written as one JSON object."""
     begin, end = "<|open|>argument", "<|close|>argument<|sep|>"
     inside = ""
     for key, value in arguments.items():

@@ -27,13 +27,13 @@ ALONE = "A call is the whole answer: nothing comes before it."
 
 @dataclass(frozen=True, eq=False)
 class Opener:
-    """A marker, and the grammar of the text after it: a call, a tool result that the model invented, or a rest.
+    """A marker, and the grammar of the text after it.
 
-    `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
-    the grammar. It reads from the end of `parts`, so it also reads the text of `ahead`. `where` is the
-    position at which the marker is recognized. The marker is not recognized after a character that the pattern
-    `not_after` matches. `kind` tells whether the text is a call, a result, or the rest of a call that ended early. A
-    rest is only recognized after a call.
+    `parts` is the marker. It is recognized only if `ahead` matches the text after it. `body` is the grammar. It reads
+    from the end of `parts`, so it also reads the text of `ahead`. `where` is the position at which the marker is
+    recognized. The marker is not recognized after a character that the pattern `not_after` matches. `kind` tells
+    whether the text is a call, a tool result that the model invented, or the rest of a call that ended too early. A
+    rest is recognized only after a call.
     """
 
     parts: tuple[Part, ...]
@@ -146,10 +146,11 @@ class Dialect:
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""
     strays: tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...] = ()
-    """The tags inside a call that show, after a call, that a value contained its own closing tags.
+    """Tags that belong inside a call. After a call, they show that a value contained its own closing tags.
 
-    The complete calls of the turn with such values then become errors, because their arguments may be incomplete. Each
-    item is a pair: the tags, and the end of the text after them that is hidden, too, or ().
+    The complete calls of the turn that may contain such a value then become errors, because their arguments may be
+    incomplete. Each item is a pair: the tags, and the end of the text after the tags, which is also hidden. If the end
+    is (), only the tags are hidden.
     """
     space_at_start: bool = False
     """True if a space before a tag or a call at the start of a message is hidden."""
@@ -161,7 +162,7 @@ class Dialect:
     """True if `dialects="auto"` includes this dialect, because its markers hardly ever occur in ordinary text.
 
     `"auto"` never includes the openers of `openers_for`. `"marked"` is for a dialect that also reads calls without a
-    fixed text: `"auto"` includes it without its `reserved_patterns`, because it does not read these calls.
+    fixed text. `"auto"` does not read these calls, so it includes the dialect without its `reserved_patterns`.
     """
     near: tuple[NearMiss, ...] = ()
     """Faulty forms of the openers. Openers in code or in quotes are also near misses. They are not listed here."""
@@ -269,7 +270,7 @@ After a special token that always begins a call, it makes the call malformed.
 
 
 def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]:
-    """Return the openers of the opening `tag` of a wrapper if a sentence and one of `calls` follow.
+    """Return openers that recognize the opening `tag` of a wrapper before a sentence and one of `calls`.
 
     The tag is hidden, and the sentence is shown. `calls` are the openers of the calls themselves.
     """

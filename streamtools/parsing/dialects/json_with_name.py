@@ -100,10 +100,10 @@ def pangu2_list() -> Dialect:
 
 
 def qwen25_coder_tools() -> Dialect:
-    """Return the dialect of Qwen2.5-Coder. It writes the tag with which its prompt lists the tools, or `hermes_json`.
+    """Return the dialect of Qwen2.5-Coder, which writes calls in a `<tools>` tag or in `hermes_json`.
 
-    Source: the reports of its users to inference servers. `"auto"` does not include it, because other text may quote
-    the list of tools with this tag.
+    Its prompt lists the tools in a `<tools>` tag, too. Other text may quote this list, so `"auto"` does not include the
+    dialect. Source: the reports of users to inference servers.
     """
     layout, tags = ("<tools>\n", "\n</tools>"), closing_tags("</tool_call>")
     dialect = _tagged("qwen25_coder_tools", layout, tags=tags, auto=False)
@@ -114,7 +114,7 @@ def qwen25_coder_tools() -> Dialect:
 def rwkv_fence() -> Dialect:
     """Return the dialect of RWKV, as vLLM's parser reads it: bold words, and then JSON in a fence of back-ticks.
 
-    `"auto"` does not include it, because in other models' answers a heading before an example looks the same.
+    `"auto"` does not include the dialect, because other models may write the same words before an example.
     """
     opening, calls = ("**Tool Call:**", SPACES, "```json", SPACES), json_calls("```")
     return replace(
@@ -196,8 +196,8 @@ def cohere_action_json() -> Dialect:
     `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>`
 
     Tokens are also read inside code. The token at the end of an answer directly follows the text. If the last line of
-    the text is code or a quote, this token would otherwise be read as part of that. Source: the chat templates of
-    CohereLabs/c4ai-command-r7b-12-2024 and CohereLabs/c4ai-command-a-03-2025.
+    the text is code or a quote, this token would otherwise be read as part of the code or the quote. Source: the chat
+    templates of CohereLabs/c4ai-command-r7b-12-2024 and CohereLabs/c4ai-command-a-03-2025.
     """
     calls, end_of_result = json_calls("<|END_ACTION|>"), "<|END_TOOL_RESULT|>"
 
@@ -261,7 +261,7 @@ def hyperclovax_think() -> Dialect:
 
 
 def json_begin_end() -> Dialect:
-    """Return a dialect for prompts. Its tags are the words JSON_BEGIN and JSON_END."""
+    """Return a dialect that only prompts teach. Its tags are the words JSON_BEGIN and JSON_END."""
     calls = json_calls("JSON_END", contained=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:

@@ -71,9 +71,9 @@ def harmony() -> Dialect:
     is code or a quote, the end of the message and the next call would otherwise be read as part of this code or quote.
 
     Some servers remove the tokens, so that `assistantfinal` remains of a header. If the caller names this dialect,
-    these words are read too. At the start of a message, they need no `assistant`. Inside an answer, they do. A letter,
-    a digit or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace
-    may follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
+    these words are read too. `assistant` may be missing only at the start of a message. A letter, a digit or Markdown
+    must follow the word. After a bare `final`, the letter must not be in lower case, and a brace may follow. At the
+    start of a message, punctuation or a line end may follow `assistant` and the word.
     """
     message = AddressedCall(rf"to=(?<=\bto=){NAMESPACE}([^\s<>|]++)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))

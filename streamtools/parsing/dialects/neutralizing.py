@@ -154,7 +154,7 @@ def joiner_positions(text: str, dialects: Collection[Reserving]) -> list[int]:
 
 
 def _before_decoding(positions: Collection[int], text: str) -> Iterator[int]:
-    """Yield the positions in `text` that belong to `positions` in the text with decoded escapes."""
+    """Map `positions` in the text with decoded escapes to positions in `text`."""
     decoded_ends, ends = [0], [0]  # the ends of the escapes
     for match in _ESCAPE.finditer(text) if positions else ():
         decoded_ends.append(decoded_ends[-1] + match.start() - ends[-1] + len(_decode_escape(match)))

@@ -131,7 +131,7 @@ def _function_writer(
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `<function=…>` between the tags `opening` and `close`.
 
-    With `verbatim=True`, only a value that begins or ends with a line feed is between two line feeds.
+    Each value is between two line feeds. With `verbatim=True`, only a value that begins or ends with a line feed is.
     """
     tags = (*_FUNCTION_TAGS, opening, close[:-1])
 
@@ -178,8 +178,8 @@ def _pairs_writer(
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "tool_call", "/tool_call", "tool_calls", "/tool_calls")
     key_tag, end_key, value_tag, end_value, *outer = map(pairs.tag_text, names)
     between_pair = end_key + (line + value_tag if value_tag else "")
-    # The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the search leaves out `>`. The special
-    # tokens of a dialect without a value tag have no suffix.
+    # `write_value` searches a value for these tags. A tag may have a suffix, as in `</arg_value:opensource>`, so `>` is
+    # removed. In a dialect without a value tag, the tags are special tokens, which have no suffix.
     tags = [key_tag, end_value, value_tag or end_key, *(tag for tag in outer if tag in before + after)]
     tags = [tag[:-1] for tag in tags] if value_tag else tags
 
@@ -325,7 +325,10 @@ def telechat4_xml() -> Dialect:
 
 
 def step_audio2() -> Dialect:
-    """Return the dialect of stepfun-ai/Step-Audio-2: `telechat4_xml` with a type, a name and JSON, as vLLM reads it."""
+    """Return the dialect of stepfun-ai/Step-Audio-2, as vLLM's parser reads it.
+
+    It reads the calls of `telechat4_xml`, and writes the type `function`, the name and JSON.
+    """
     write_call = name_and_json("<tool_call>function\n", "\n", "</tool_call>")
     return replace(telechat4_xml(), id="step_audio2", write_call=write_call, auto=False)
 

@@ -266,8 +266,8 @@ def functiongemma() -> Dialect:
 def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, quotes: bool = False) -> Dialect:
     """Return a dialect in Gemma's notation. `around` holds the tags around a call, and then those around a result.
 
-    `mark` stands around strings. With `quotes`, it also means a quote in a string. If the dialect is named, any text
-    after the opening tag is a call, and a declared tool is called without the tag too.
+    `mark` stands around strings. With `quotes`, it also means a quote in a string. If the caller names the dialect, any
+    text after the opening tag is a call, and a call of a declared tool needs no tag.
     """
     opening, close, result, end_of_result = around
     calls, literal = GemmaCalls(mark, opening, close, quotes=quotes), _gemma_writer(mark)

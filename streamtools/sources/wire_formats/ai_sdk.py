@@ -40,8 +40,8 @@ class BufferedCalls:
     result at the end of the turn. Only whole arguments are stored, not their pieces. If a turn has more calls than the
     limit, all buffered calls are reported immediately with `answerable=False`.
 
-    `answerable=False` means that the backend accepts no results. Every call that it has not run is then reported with
-    `answerable=False`. The key of a call is the id that the backend sent, or for example "call 1" if it sent none.
+    If the backend accepts no results, pass `answerable=False`. Every call that the backend has not run is then reported
+    with `answerable=False`. The key of a call is the id that the backend sent, or for example "call 1" if it sent none.
     """
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:

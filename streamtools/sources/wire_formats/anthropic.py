@@ -16,9 +16,9 @@ Real streams have these peculiarities:
 - A second `message_start` may arrive.
 - The helper of Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
 
-When a gateway retries a request, a second attempt may follow the beginning of the first attempt. If text or a complete
-call that Anthropic does not run has been reported, the stream then fails: visible text cannot be withdrawn, and the
-call would run twice. Otherwise, the first attempt is dropped, and the second attempt is used.
+When a gateway retries a request, a second attempt may follow the beginning of the first attempt. The stream then fails
+if text was reported, because visible text cannot be withdrawn. It also fails if a complete call was reported that
+Anthropic does not run, because the call would run twice. Otherwise, the second attempt replaces the first.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Block(OpenCall):
     def fields_to_repeat(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the fields of a call that the next request must repeat, or None if there are none.
 
-        If Anthropic runs the call, these are all fields of its block. Otherwise, they exclude the fields in the call's
-        event.
+        If Anthropic runs the call, these are all fields of its block. Otherwise, the fields that the event of the call
+        holds are excluded.
         """
         fields = {name: value for name, value in self.item.data.items() if value is not None and value != _DIRECT}
         if self.executed:

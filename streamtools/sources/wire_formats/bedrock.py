@@ -302,7 +302,7 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            # `ended` needs to know whether the inner stream has ended by itself. After `close`, it always has ended.
+            # Record for `ended` whether the inner stream has ended by itself, because `close` ends it in any case.
             self._reason = "inside" if self._inner.ended else ""
             events += self._inner.close()
             return

@@ -161,7 +161,8 @@ class ChatCalls:
         return [entry for entry in listed if not self._add(_read(entry), events)]
 
     def take_function_call(self, function: Any, events: list[SourceEvent]) -> list[Any]:
-        """Append the events of `function`, the value of `function_call`. Returns what `take` returns."""
+        """Append the events of `function`, the value of `function_call`. Returns `[function]` if it is not
+        understood."""
         self._listed.clear()
         piece = _read_function(function, _OLD_SLOT, {}) if isinstance(function, dict) else _unreadable(_OLD_SLOT, {})
         return [] if self._add(piece, events) else [function]
@@ -172,7 +173,7 @@ class ChatCalls:
         return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
-        """Append the buffered data at the end of the turn: incomplete surrogate pairs, ends of faulty calls."""
+        """Append the buffered data at the end of the turn: incomplete surrogate pairs, and the ends of faulty calls."""
         for call in self._calls:
             call.add(call.pair_joiner.close(), events)
             if call.fault is not None:

@@ -1,10 +1,10 @@
 """Stores the output items of a streamed response and assigns events to them. Some items are calls. Sans-IO.
 
-An item has an id and an index. A call also has a call id. Servers may omit each of these three. Some servers send a new
+An item has an id and an index. A call also has a call id. Servers may omit any of these three. Some servers send a new
 item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
 id. If no item has this id, the event belongs to the item with its index. If the index is also unknown, the event
-belongs to the newest open item of its kind, unless both have an item id. Ids may collide. So if only one of the two ids
-is equal, and the other id and the index differ, the item does not match.
+belongs to the newest open item of its kind, unless both have an item id. Ids may collide. So an item with the same item
+id or call id does not match if its other id and its index differ.
 
 Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
 `input`. A call is complete when its item is done. A call with whole arguments is also complete when the response ends,
@@ -208,7 +208,7 @@ class OutputItems:
             if item.fault is Code.TOO_MANY_CALLS:
                 return
             item.streamed = True
-            item.given = None  # the arguments in the first event were only their beginning
+            item.given = None  # the first event held only the beginning of the arguments
         if item.received.tell() <= self._limits.call:
             item.received.write(piece)
         events.append(ToolCallDelta(item.key, piece))

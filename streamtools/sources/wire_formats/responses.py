@@ -1,14 +1,14 @@
 """Reads the streams of OpenAI's Responses API. Sans-IO.
 
-A response consists of output items, and an item of parts: texts, reasoning or arguments. An item is added, its parts
-grow by deltas, and each part and then the item is done. The same content may arrive four times: in deltas, in the
-`done` event of its part, in the `done` event of its item, and in the terminal event. The adapter reports each piece of
-content when it first arrives. A later event adds only the content that was missing, because some servers send no deltas
-or lose some. `ProviderCompleted` holds the whole text, which `StreamMachine` compares with the reported text.
+A response consists of output items, and an item consists of parts: text, reasoning or arguments. The same content may
+arrive four times: in deltas, in the `done` event of its part, in the `done` event of its item, and in the terminal
+event. The adapter reports content when it first arrives. From later events it reports only missing content, because
+some servers send no deltas or lose some. `ProviderCompleted` holds the whole text, which `StreamMachine` compares with
+the reported text.
 
-An event is dropped if its sequence number is not higher than all earlier ones, unless it is an error or about a whole
-item or response. Such events occur when a resumed stream starts before the position of the break. No event is dropped
-if a server sends no sequence numbers, or the same number for all events.
+A resumed stream may repeat events, which have sequence numbers that have already arrived. The adapter drops them, but
+not errors and not events about a whole item or response. If a server sends no sequence numbers, or the same number for
+all events, no event is dropped.
 
 Items of hosted tools and of the client's built-in tools (computer, shell, patch) are forwarded unchanged. The next
 request must contain them. Annotations, audio, images and progress events of hosted tools are also forwarded. A refusal
@@ -49,7 +49,7 @@ class Responses(FrameAdapter):
         self._id: str | None = None  # the id of the response
         self._items = OutputItems(limits)
         self._room = limits.text  # the number of characters that may still be stored for comparison
-        self._unsigned = False  # reasoning has arrived that no signature has ended
+        self._unsigned = False  # whether reasoning has arrived since the last signature
         self._separator = ""  # the separator to insert before the next reasoning text
         self._refused = False
         self._message_is_open = False  # a message has begun, and its end is not yet marked
@@ -272,7 +272,7 @@ def _id_and_index(event: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _has_answer(items: list[Any]) -> bool:
-    """Return whether `items` contain an answer of the model: text that is no comment on its next step."""
+    """Return whether `items` contain text of the answer. Text with the phase "commentary" does not count."""
     messages = [item for item in objects(items) if item.get("type") == "message" and item.get("phase") != "commentary"]
     return any(text_of(objects(item.get("content"))) for item in messages)
 
