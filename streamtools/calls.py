@@ -41,8 +41,8 @@ NATIVE = "native"
 EMULATED = "emulated_"
 """The prefix of the ids of emulated calls.
 
-A model that cannot make native calls has named such a call in its answer to a separate request. The `dialect` of the
-call is `NATIVE`.
+A model that cannot make native calls has named the call in its answer to a separate request. The `dialect` of the call
+is `NATIVE`.
 """
 
 _CUSTOM = ("custom", "custom_tool_call")  # the types of custom calls in chat completions and in Responses

@@ -1,8 +1,8 @@
 """Defines error codes, and the exceptions that a caller may catch.
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
-text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. A limit, a shutdown
-or an incomplete recording also raises one. So does a failed tool that the caller ran by name.
+text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. These exceptions
+also report a limit, a shutdown, an incomplete recording, and a failed tool that the caller ran by name.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Code(StrEnum):
     NEAR_MISS = "near_miss"
     """Text looks like a call but is not a call. The text remains visible."""
     CALL_IN_REASONING = "call_in_reasoning"
-    """The reasoning contains a call. It does not run."""
+    """The reasoning contains a call, which does not run."""
     TEXT_MISMATCH = "text_mismatch"
     """The whole text that the provider sent at the end differs from its deltas. The text of the deltas is kept."""
     HIDDEN_AFTER_CALL = "hidden_after_call"
@@ -255,7 +255,7 @@ _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 def checked(function: _Callable) -> _Callable:
     """Return `function` with the error messages of `Checked`. The arguments are checked only after a TypeError.
 
-    Returns a function without keyword-only parameters, or one that accepts any name, unchanged.
+    A function without keyword-only parameters, or that accepts any name, is returned unchanged.
     """
     accepts_any = function.__code__.co_flags & _ACCEPTS_ANY_NAME
     if accepts_any or not function.__code__.co_kwonlyargcount:

@@ -261,8 +261,8 @@ class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
     """Provider data that the adapter does not interpret.
 
     If `format` is set, the data is part of the turn. The next request must contain it at the same position of the turn.
-    `format` is the message format of the provider. `about` is `"item"` if the data is a separate item. It is `"text"`
-    if the data holds additional fields of the text that arrived since the previous part of the turn.
+    `format` is the message format of the provider. `about` is `"item"` if the data is a separate item, and `"text"` if
+    the data holds additional fields of the text before it.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"

@@ -19,7 +19,7 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # `\ud83d`; only text with one needs the slow test
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair, such as `\ud83d`; other text needs no slow test
 _CHUNK_BYTES = 64 * 1024
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

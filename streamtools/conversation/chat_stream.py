@@ -81,10 +81,10 @@ class Chat(ToolStream):
     messages from a front end, only a call with the id of a provider does so. With a `Fallback`, the next model
     continues if a model fails.
 
-    If `messages` end with pending calls in text, the caller may append a user message with their results, in the form
-    of the calls' dialect (`~~~tool_result get_weather`). If the user message contains no results, the model is informed
-    that the calls did not run, and then reads the user message. A user message that a review returns after calls in
-    text always answers these calls.
+    `messages` may end with pending calls in text. The caller may then append a user message with the results of these
+    calls, in the form of their dialect (`~~~tool_result get_weather`). If the user message contains no results, the
+    model is informed that the calls did not run, and then reads the user message. A user message that a review returns
+    after calls in text always answers these calls.
 
     Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong `model`.
     """

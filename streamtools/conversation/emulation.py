@@ -260,12 +260,12 @@ class Emulation(Checked):
     """Options for the emulation of calls.
 
     With the mode `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
-    contains no call. With `"force"`, it is sent in every turn. It is never sent if the tool choice forbids calls. It
-    omits the application's system prompt (`keep_system="drop"`), or quotes it as data (`keep_system="quote"`). With
-    `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and the final request is not sent.
-    `decision_options` are merged into the body of the decision request. The stop words, formats and length limits of
-    the chat are removed from that body. `now` returns a time in nanoseconds, which becomes part of the ids of calls.
-    Raises ValueError for a value that is not allowed.
+    contains no call. With `"force"`, it is sent in every turn. The decision request is never sent if the tool choice
+    forbids calls. It omits the application's system prompt (`keep_system="drop"`), or quotes it as data
+    (`keep_system="quote"`). With `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and the
+    final request is not sent. `decision_options` are merged into the body of the decision request. The stop words,
+    formats and length limits of the chat are removed from that body. `now` returns a time in nanoseconds, which becomes
+    part of the ids of calls. Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"

@@ -65,7 +65,7 @@ class Fallback(Checked):
             check_model(model)
         self.on_break = on_break
         self.circuits = Circuits(1 + len(others), failures=failures, rest=rest)
-        """The circuits of the models, in the same order."""
+        """The circuits of the models, in the order of the models."""
 
     @property
     def name(self) -> str:

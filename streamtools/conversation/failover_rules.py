@@ -42,7 +42,7 @@ MIN_REPETITION = 16
 REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
-"""The 4xx statuses after which the next model is tried. It is also tried after 2xx and 5xx, and without a status."""
+"""The 4xx statuses after which the next model is tried. A 2xx or 5xx status, or no status, has the same effect."""
 _ENDS = (ProviderCompleted, ChainCompleted, SourceError)  # the events that end a turn
 _NOT_SHOWN = (SourceUsage, SourceWarning)  # the events that are not a part of the answer
 

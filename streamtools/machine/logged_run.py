@@ -146,7 +146,7 @@ class LoggedRun:
         self.usage: Usage | None = None
         """The token usage of all turns."""
         self.call_ids: set[str] = set()
-        """The ids of all calls, also of those that were not completed."""
+        """The ids of all calls, including incomplete calls."""
         for event in events:
             self.add(event)
 

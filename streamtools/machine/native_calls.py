@@ -158,7 +158,7 @@ class NativeCalls:
 
         A completed call matches a streamed call with the same provider id. If one of the two calls has no id, the name
         and the arguments must be equal. An open call ends if its provider id matches a completed call. Any other
-        completed call without a match becomes a new call, unless a call with its id was malformed.
+        completed call without a match is ignored if a call with its id was malformed. Otherwise it becomes a new call.
         """
         events: list[UIEvent] = []
         unmatched = [(call, _canonical(call.arguments)) for call in self.calls]

@@ -385,7 +385,7 @@ class StreamMachine:
 
     @property
     def paused(self) -> bool:
-        """True if the provider has paused its turn. It continues after a request that contains the turn."""
+        """True if the provider has paused its turn. A request that contains the turn makes the provider continue it."""
         return self._is_complete and self._ending.raw_finish == PAUSE_TURN and not self._is_over
 
     def expect_answer(self) -> None:

@@ -41,9 +41,9 @@ class AGUIEncoder(FrontEndEncoder):
 
     `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
     request. If `run_id` is missing, the id in the `start` event is used. If `thread_id` is missing, the run id is used.
-    Clients before version 1.0, such as CopilotKit, refuse the ids of calls that the front end must run, the tokens of
-    the run, and the outcome `cancelled`. If `protocol_version` is missing or below 1.0, these are not sent, and a
-    cancellation is sent as an error. Approvals are requested in every version.
+    Clients before version 1.0, such as CopilotKit, refuse three things: the ids of calls that the front end must run,
+    the tokens of the run, and the outcome `cancelled`. If `protocol_version` is missing or below 1.0, these are not
+    sent, and a cancellation is sent as an error. Approvals are requested in every version.
 
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.

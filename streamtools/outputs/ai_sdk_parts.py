@@ -1,16 +1,16 @@
 """Writes the UI message stream of the AI SDK, protocol v1, for its major versions 5, 6 and 7. Sans-IO.
 
-The client, `useChat`, is strict. The stream fails on a part of an unknown type, a field that is null (an output may be
-null), a delta without a start, or an output of an unknown call. A part `error` also ends it: the client reads nothing
-after it. So all open parts are closed before an `error`. A part that was added in a later version is not sent to
-earlier versions.
+The client, `useChat`, is strict. The stream fails on a part of an unknown type, a delta without a start, an output of
+an unknown call, and a field that is null. Only an output may be null. A part `error` also ends it: the client reads
+nothing after it. So all open parts are closed before an `error`. A part that was added in a later version is not sent
+to earlier versions.
 
 The client shows a call as a tool part with a state. The state is `input-streaming` when the name of the call is known,
-and `input-available` when the call is complete. It is then `output-available`, `output-error`, or `output-denied` after
-a denied approval. If the client must run the call, the last state is `input-available`: the client answers the call
-with `addToolOutput` and sends another request. If the call needs an approval, the state is `approval-requested`, and
-the id of the approval is the id of the call. A call that will not run ends as `output-error`, because providers refuse
-a history with unanswered calls.
+and `input-available` when the call is complete. Then the state is `output-available`, `output-error`, or
+`output-denied` after a denied approval. If the client must run the call, the last state is `input-available`: the
+client answers the call with `addToolOutput` and sends another request. If the call needs an approval, the state is
+`approval-requested`, and the id of the approval is the id of the call. A call that will not run ends as `output-error`,
+because providers refuse a history with unanswered calls.
 
 Clients look only at the calls after the last `start-step`. They send the next request when all these calls are
 answered. If a run continues a message with calls, `start-step` is sent only before the first new part. Until then,
@@ -38,8 +38,8 @@ Target: TypeAlias = Literal[5, 6, 7]
 _FINISH_REASONS = {
     reason: reason.replace("_", "-") for reason in ("stop", "tool_calls", "length", "content_filter", "error")
 }
-"""Maps finish reasons to those of the AI SDK. Other reasons become `other`. The reason `interrupted` of version 7 is
-not used, because a stream that was interrupted ends with an error."""
+"""Maps finish reasons to the finish reasons of the AI SDK. Other reasons become `other`. The reason `interrupted` of
+version 7 is not used, because a stream that was interrupted ends with an error."""
 
 
 class AISDKEncoder(FrontEndEncoder):

@@ -21,7 +21,7 @@ class CustomEncoder(NativeEncoder):
     `"ndjson"`, it is one line. Over a websocket, it is one text frame. A `str` or `bytes` is sent unchanged, but a lone
     surrogate becomes U+FFFD.
 
-    `function` is called for each event except `follow-up`, which contains messages for the model. Its last event is
+    `function` is called for each event except `follow-up`, which contains messages for the model. The last event is
     always `done`. If the stream of an HTTP response breaks, `close` passes `function` an `error` and then `done` with
     the reason `failed`. If `function` raises an exception, the response ends in the same way, and the exception is
     raised in the server. A websocket is closed with 1011 instead.

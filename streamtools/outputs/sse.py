@@ -125,8 +125,7 @@ class NativeEncoder(Checked):
     """Writes UI events as JSON.
 
     The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with
-    the `seq` of the last event that it received (header `Last-Event-ID`), until it receives `done`. So `close` writes
-    nothing.
+    the `seq` of the last event that it received, in the header `Last-Event-ID`. So `close` writes nothing.
 
     With `framing="sse"`, each event is a server-sent event: its name is the type of the event, and its id is the `seq`.
     With `"ndjson"`, each event is one line. `exclude` names event types that are not sent. The default is `follow-up`,

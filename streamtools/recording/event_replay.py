@@ -61,7 +61,7 @@ class EventReplay(AsyncOnly):
 async def open_replay(
     path: str | PathLike[str], exchange: RecordedExchange | int | None, tools: ToolsLike | None, options: ReplayOptions
 ) -> AsyncIterator[ToolStream]:
-    """Yield the stream of an exchange, by default the only one. Raises RecordingError for an invalid recording."""
+    """Yield the stream of an exchange. None means the only exchange. Raises RecordingError for an invalid recording."""
     playback: Any = {name: value for name, value in options.items() if name in PLAYBACK_OPTIONS}
     stream_options: Any = {name: value for name, value in options.items() if name not in PLAYBACK_OPTIONS}
     recording = exchange.open() if isinstance(exchange, RecordedExchange) else open_exchange(path, exchange)

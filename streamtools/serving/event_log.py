@@ -60,8 +60,8 @@ class ReadableLog(Protocol):
         """Return an iterator over the stored events with `seq` above `after`, then over new events, up to `done`.
 
         The iterator first yields `warning(resync)` if events after `after` were dropped, or if `after` is above the
-        last `seq` of the run. The `seq` of the warning is that of the last dropped event, or 0 if no event was dropped.
-        All stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
+        last `seq` of the run. The warning has the `seq` of the last dropped event, or 0 if no event was dropped. All
+        stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
         iterator may be an asynchronous generator. After a cancelled read, callers make a new iterator.
         """
         ...

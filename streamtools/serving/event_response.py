@@ -69,7 +69,7 @@ class EventStreamResponse(Checked, Response):
 
     After `keep_alive` seconds without data (None: never), a comment is sent if the format has comments. If the client
     accepts no data for `send_timeout` seconds (None: no limit), it is treated as disconnected. `headers` are added to
-    the headers of the format and replace those with the same name. `background` runs after the response.
+    the headers of the format, and replace headers with the same name. `background` runs after the response.
 
     When `shutdown` begins, the response may finish during the drain, and is stopped after it. If `shutdown` has begun
     before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
@@ -145,7 +145,7 @@ class _EventBody(EventSink):
         self._writer = writer
         self._encoder = encoder
         self._head = head
-        self._run: Attachment | None = None  # None if the events are not those of a run
+        self._run: Attachment | None = None  # None if the events are not from a run
         self._position = 0  # the highest seq that was sent; only for a run
         self._opened = anyio.Event()
 

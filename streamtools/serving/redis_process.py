@@ -5,8 +5,8 @@ form the next batch. So under low load each event is sent immediately, and under
 Readers in this process get an event after the server has confirmed it.
 
 The second task reads several streams with one blocking command on a separate connection. The streams are the messages
-to this process, the released runs, and logs. It reads the log of each run that another process writes and that has
-readers in this process. To change the logs that the task reads, this process sends a `wake` message to itself. The
+to this process, the released runs, and logs. The task reads the log of each run that another process writes and that
+has readers in this process. To change the logs that the task reads, this process sends a `wake` message to itself. The
 message ends the blocking command.
 
 The third task renews the leases of the runs that this process drives. It also takes over runs whose lease has expired.
@@ -419,7 +419,7 @@ class Feed:
         self.stream = stream
         """The Redis key of the log of the run."""
         self.last = state.last
-        """The seq of the last event that was added. Before the first one, the last seq in the log."""
+        """The seq of the last event that was added. Before an event is added, the last seq in the log."""
         self.written_by = state.written_by
         """The epoch under which the event `last` was written."""
         self.readers = 0
@@ -431,7 +431,7 @@ class Feed:
         self.waiting = WaitingReaders()
 
     def add(self, events: list[UIEvent], written_by: int) -> None:
-        """Add the next events. `written_by` is the epoch under which the last one was written."""
+        """Add the next events. `written_by` is the epoch under which the last event was written."""
         for event in events:
             self._events.append(event)
             self._size += weigh(event)

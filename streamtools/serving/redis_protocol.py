@@ -249,7 +249,7 @@ if not stored or token ~= '' and token ~= stored then return {} end
 if value ~= '' then redis.call('HSETNX', meta, field, value) end
 return redis.call('HMGET', meta, unpack(ARGV, 4))
 """
-"""Stores a field of a run, unless the run has this field or the value is `''`. Returns the requested fields.
+"""Stores a field of a run, if the run does not have it and the value is not `''`. Returns the requested fields.
 
 If the run is unknown, or a passed token is not the token of the run, the script stores and returns nothing.
 

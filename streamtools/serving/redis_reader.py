@@ -80,7 +80,7 @@ class RedisReader:
         self._ready.append(resync(max(state.first - 1, 0)))
 
     async def _fill(self) -> None:
-        """Add the next events to `_ready`, or wait for one. May return without an event."""
+        """Add the next events to `_ready`, or wait for an event. May return without an event."""
         feed, position = self._feed, self._position
         assert feed is not None
         if feed.error is not None:

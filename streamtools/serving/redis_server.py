@@ -82,7 +82,7 @@ class RedisServer:
     async def store(
         self, key: str, field: str, value: str | bytes = "", *, token: str = "", read: Sequence[str] = ()
     ) -> list[bytes | None]:
-        """Store a field of a run, unless the run has this field or `value` is empty.
+        """Store a field of a run, if the run does not have it and `value` is not empty.
 
         Returns the values of the fields in `read`, by default the value of `field`. Stores nothing and returns [] if
         the run is unknown, or if `token` is not empty and is not the token of the run.
@@ -124,9 +124,9 @@ class RedisMessages:
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:
         """Send a request to the process that drives a run, and return its answer.
 
-        The answer is `{"over": True}` for an unknown run, and for an ended run unless `also_ended` is True. While
-        another process takes the run over, the request is repeated. Raises `OwnerUnreachable` if no answer arrives
-        within the time of a lease, or if the request fails.
+        The answer is `{"over": True}` for an unknown run and, with `also_ended=False`, for an ended run. While another
+        process takes the run over, the request is repeated. Raises `OwnerUnreachable` if no answer arrives within the
+        time of a lease, or if the request fails.
         """
         id = secrets.token_hex(8)
         try:

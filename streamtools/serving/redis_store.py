@@ -71,20 +71,20 @@ class RedisStore(Checked):
 
     With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. A hash
     of the user's id and of the URLs selects the server. User names and passwords in the URLs do not matter. `find_also`
-    is a second list: a run that is not found on the user's server of `servers` is looked up on the user's server of
+    is a second list. If a run is not found on the user's server in `servers`, it is looked up on the user's server in
     `find_also`. To change the list, first pass the new list as `find_also` in all processes. Then pass the new list as
     `servers`, and the old one as `find_also`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
-    after a stop. At such an end, a call that may have started gets the error `outcome_unknown`. If you pass the
-    `ledger` of the tools, the call gets the outcome that the ledger has recorded. Before the ledger is read, the old
-    process is barred from starting more calls.
+    after a stop. When another process ends a run, a call that may have started gets the error `outcome_unknown`. If you
+    pass the `ledger` of the tools, the call gets the outcome that the ledger has recorded. Before the ledger is read,
+    the old process is barred from starting more calls.
 
     `recover(lost)` is called for a run whose process has crashed or has handed the run over. It returns the chat that
     continues the run, `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a
-    `warning(owner_lost)`. At most `max_recoveries` crashes of a run are handled in this way. If the lost run continues
-    a waiting run, and the model has not answered in it yet, it is started again with the function `resume` of `Runs`.
+    `warning(owner_lost)`. At most `max_recoveries` crashes of a run are handled in this way. A lost run that continues
+    a waiting run, and in which the model has not answered yet, is started again with the function `resume` of `Runs`.
     If `recover` or `resume` raises an exception, or takes longer than `max_outage` seconds, the run fails.
 
     A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
@@ -189,7 +189,7 @@ class RedisStore(Checked):
         return [self.processes[name] for name in dict.fromkeys(server_of(owner, names) for names in lists)]
 
     async def _process_of(self, run_id: str, owner: str) -> RedisProcess:
-        """Return the `RedisProcess` of the server that has a run; the one for new runs if no server has it."""
+        """Return the `RedisProcess` of the server that has a run. The default is the server for new runs."""
         first, *others = self._processes_of(owner)
         for process in others:
             if await process.server.retry("EXISTS", process.server.keys.of_run(log_key(owner, run_id)).meta):
@@ -359,7 +359,7 @@ class RedisStore(Checked):
         return earlier | await entries_of(self._ledger, run_id)
 
     async def _continue(self, process: RedisProcess, leased: LeasedRun, lost: LostRun) -> bool:
-        """Start a run that continues a lost one, if `recover` or `resume` returns a stream.
+        """Start a run that continues a lost run, if `recover` or `resume` returns a stream.
 
         Adds events to `lost.events`. Returns False if the caller must end the run. Raises `Draining`, `TooManyRuns` and
         `OwnerUnreachable`: then a process may continue the run later.

@@ -247,8 +247,8 @@ class Run(AsyncOnly, Checked, Deciding):
     def attach(self, after: int = 0) -> Attachment:
         """Return an iterator over the stored events with `seq` above `after`, then over new events.
 
-        If events after `after` were dropped, or `after` is too high, the first event is `warning(resync)`. Its `seq` is
-        that of the last dropped event, or 0 if no event was dropped. All stored events follow. Raises TypeError if
+        If events after `after` were dropped, or `after` is too high, the first event is `warning(resync)`. It has the
+        `seq` of the last dropped event, or 0 if no event was dropped. All stored events follow. Raises TypeError if
         `after` is not an integer. Readers receive `done` before the stream is closed. Await `run.wait()` before you use
         state that the stream sets.
         """

@@ -74,9 +74,9 @@ class Runs(Checked, AsyncOnly):
     ledger of the tools. They outlive the process in a `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such
     runs itself, and needs no `ledger` here.
 
-    Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, for `resume` with neither a
-    `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with an event log other than a
-    `MemoryEventLog` or a `RedisStore`.
+    Raises ValueError for a limit that is out of range, and for both `drain` and `shutdown`. Also raises ValueError for
+    `resume` with neither a `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with an event
+    log other than a `MemoryEventLog` or a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -429,8 +429,8 @@ class Runs(Checked, AsyncOnly):
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`.
 
-        The runs that it continues, and those that continue it, are deleted too, because they have the same events.
-        Its calls stay in the ledger, so that none of them runs again.
+        The runs that this run continues, and the runs that continue it, are deleted too, because they have the same
+        events. The calls stay in the ledger, so that none of them runs again.
         """
         last = await self._lookup_waiting(run_id, owner)
         async with self._chain_of(last):
@@ -481,7 +481,7 @@ class Runs(Checked, AsyncOnly):
         return not self._shutdown.begun and len(self._running) < self._max_running
 
     def _admit(self, run: Run) -> TaskGroup:
-        """Add a new run to the running ones. Returns the group for its task. Raises the exceptions of `start`."""
+        """Add a new run to the running runs. Returns the group for its task. Raises the exceptions of `start`."""
         if self._shutdown.begun:
             raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:

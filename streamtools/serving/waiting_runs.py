@@ -176,7 +176,7 @@ class WaitingRuns:
             await self._ledger.change_run(run.owner, run.id, lambda state, now: replace(state, stop_requested=True))
 
     async def _take_lease(self, run: Run) -> tuple[bool, bool]:
-        """Take or renew the lease, unless another process has a valid one or the continuation is stored.
+        """Take or renew the lease. Do nothing if another process has a valid lease, or if the continuation is stored.
 
         Returns whether this process has the lease, and whether a user has stopped the continuation. Raises
         `RunNotFound` if the run is not stored any more.

@@ -395,7 +395,7 @@ async def serve_websocket(
     `max_conversations`, the field is passed to the handler in a message, and is invalid in a control frame.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
-    the process of the run does not answer, the error also has the `call_id`, and the frame is not counted as invalid.
+    the process of the run does not answer, the error also has the `call_id`. Such a frame is not counted as invalid.
     The 32nd invalid frame closes the connection with the code 1008. If that frame is binary, the code is 1003. If it
     has more than `max_frame` characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are
     parsed in the event loop.

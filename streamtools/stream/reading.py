@@ -92,7 +92,7 @@ def check_startable(stream: object) -> None:
 
 
 async def check_event(event: object, events: Any) -> None:
-    """Raise TypeError if `event`, an item of the iterator `events`, is not a UI event. Then first close the iterator.
+    """Raise TypeError if `event`, an item of the iterator `events`, is not a UI event. Close the iterator first.
 
     If a function yields a stream but lacks `@asynccontextmanager`, closing its iterator leaves the stream.
     """

@@ -257,7 +257,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
         `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
-        members are the items. This reads all events of the stream, but skips events that complete no item.
+        members are the items. `items` reads all events of the stream, but skips events that complete no item.
 
         Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
         items after an invalid item are also yielded. Raises ValueError if the stream has no `output`.
@@ -382,8 +382,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         if anyio.get_current_task().id != self._task_id:  # on trio, leaving the group here would wait forever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
-        # Pass only a cancellation to the group. The group needs it to distinguish a cancellation by asyncio from one by
-        # a scope. It would wrap any other exception in an exception group.
+        # Pass only a cancellation to the group. The group must distinguish asyncio's cancellation from a scope's.
+        # The group would wrap any other exception in an exception group.
         is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         try:
             await self._tasks.__aexit__(kind if is_cancelled else None, error if is_cancelled else None, None)

@@ -228,7 +228,7 @@ def _write_row(row: _Row) -> Iterator[str]:
 
 
 def _show_from(value: object, start: int) -> str:
-    """Return a repr of a value. Text is shown from the index `start`, unless few characters precede it."""
+    """Return a repr of a value. If `start` is not near the beginning of a text, the text is shown from this index."""
     return f"…{show(value[start:])}" if isinstance(value, str) and start >= _CONTEXT else show(value)
 
 

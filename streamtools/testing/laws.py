@@ -248,7 +248,7 @@ def assert_laws(
     calls: SearchStrategy[tuple[str, dict[str, Any]]] | None = None,
     examples: int = 100,
 ) -> None:
-    """Check that a dialect keeps all laws. `dialect` is a dialect or the id of one.
+    """Check that a dialect keeps all laws. `dialect` is a dialect or the id of a dialect.
 
     Raises AssertionError if a law is broken. The notes of its `__cause__` contain the shortest text that breaks it.
 

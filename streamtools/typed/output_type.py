@@ -37,15 +37,15 @@ class InvalidItem:
     value: Any
     """The item as plain data."""
     errors: list[str]
-    """What is wrong. Each error begins with its path in the item: `"n: Input should be a valid integer"`."""
+    """The errors. Each error begins with its path in the item: `"n: Input should be a valid integer"`."""
 
 
 class OutputType:
     """The type of an answer: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
 
-    `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. Its types,
-    enumerations of strings, and required and forbidden fields are then checked. For other types, pydantic validates the
-    JSON text.
+    `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. The types, the
+    enumerations of strings, and the required and forbidden fields in the schema are then checked. For other types,
+    pydantic validates the JSON text.
     """
 
     def __init__(self, kind: Any) -> None:

@@ -1,8 +1,8 @@
 """Makes text from a model or a server safe for a terminal.
 
-An attacker can make a model write escape sequences, which rename the window, hide text or type into the shell, or
-characters that reverse the reading order. So control characters become visible symbols. Line feeds and tabs are kept,
-and carriage returns are removed.
+An attacker can make a model write escape sequences, which rename the window, hide text or type into the shell. Other
+characters reverse the reading order. So control characters become visible symbols. Line feeds and tabs are kept, and
+carriage returns are removed.
 """
 
 from __future__ import annotations

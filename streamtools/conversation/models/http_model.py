@@ -6,7 +6,7 @@ key in a header to the host of `base_url`. No log, error message or `repr` conta
 `send` sends one request, with retries and timeouts, and always closes the response. A failed request is sent again only
 if no byte of a successful answer has arrived, because the reader may have seen the bytes. After the timeout
 `first_byte`, the request is not sent again, because the provider may still be working on it. Redirects are not
-followed, so the key reaches no host except that of the configured URL.
+followed, so only the host of the configured URL gets the key.
 
 This module measures the timeouts of reads itself, because HTTP clients apply the same limit to every read. A model may
 think for minutes before the first byte. After the first byte, a silence of minutes means a dead connection.

@@ -113,7 +113,7 @@ def check_body_fields(model: type, options: Iterable[str]) -> None:
 
 
 def origin_of(model: object) -> Origin:
-    """Return the origin of a model's answers. A model without an `origin` gets one with its name."""
+    """Return the origin of a model's answers. For a model without an `origin`, the origin has only the model's name."""
     origin = getattr(model, "origin", None)
     return origin if isinstance(origin, Origin) else Origin(model=getattr(model, "name", None))
 
@@ -138,7 +138,7 @@ def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
 def add_options(
     body: Body, ask: Ask, options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> Body:
-    """Return `body` with `options` and then those of `ask` merged into it, under the provider's names.
+    """Return `body` with `options`, and then the options of `ask`, merged into it under the provider's names.
 
     `names` maps accepted names to the provider's names. If `inside` is the name of an object, the options in `names`
     are moved into this object. If `names` contains `stop`, a single stop word becomes a list. All texts except the

@@ -56,7 +56,7 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
     """Return the key in `PREFILLS` for a model at `url`; None if the URL or the model is not known to support prefills.
 
     `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL, so they are never
-    returned: an application names them with `prefill=`.
+    returned. Applications name them with `prefill=`.
     """
     parts = urlsplit(url)
     if format == "anthropic":
