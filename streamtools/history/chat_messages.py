@@ -81,8 +81,8 @@ def _read_call(call: object, turn: TurnDraft) -> None:
 def read_content_part(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:
     """Add a part of assistant content if it has a type that chat messages use. Returns False for any other part.
 
-    A text with additional fields sets the format of a turn without a format: "openai" if only OpenAI uses one of the
-    fields, else `default_format`.
+    If the format of the turn is unknown, a text with additional fields sets it: to "openai" if only OpenAI uses one of
+    the fields, else to `default_format`.
     """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
@@ -127,7 +127,7 @@ def _document(part: Any) -> Any:
 
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
-    """Return the content, with the images in the field `images` of a message in Ollama's format added as parts."""
+    """Return the content, with a part for each image in the field `images`, which messages of Ollama have."""
     listed = message.get("images")
     images = [image for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []

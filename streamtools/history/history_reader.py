@@ -126,7 +126,7 @@ class HistoryReader:
     def open_turn(self, format: str | None, *, only_items: bool = False) -> TurnDraft:
         """Return the turn to add the next part to. This is the last message if it is a turn, or else a new turn.
 
-        With `only_items`, a preceding `Assistant` message is not continued: only a turn under construction is.
+        With `only_items`, only a turn under construction is continued, not a complete `Assistant` message.
         """
         if self.turn is None:
             history = self.flush()

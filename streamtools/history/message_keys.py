@@ -30,14 +30,14 @@ _KEYS = {
     "object": "name arguments args response toolUseId input content status url detail data format file_data file_id"
     " filename type media_type mimeType mime_type",
     # The next entries are no kinds. `steps` lists the types of steps, `objects` the keys whose value is an "object",
-    # `beside` the keys of messages that hold no content, and `extra` keys that are known in every kind.
+    # `beside` the keys of messages whose values are not content, and `extra` keys that are known in every kind.
     "steps": "function_call function_call_output function_result user_input model_output",
     "objects": "function functionCall functionResponse toolUse toolResult image_url input_audio file source inlineData",
     "beside": "role name tool_call_id toolCallId context parents",
     "extra": "id type status phase metadata createdAt prefix cache_control annotations tool_name error state citations"
     " providerMetadata",
 }
-"""The known keys of each kind of object. They must include each key of a provider that is similar to a known key."""
+"""The known keys of each kind of object. A provider's key that is similar to a known key must be listed, too."""
 
 _KNOWN = {kind: dict.fromkeys(keys.split()).keys() for kind, keys in _KEYS.items()}
 _KINDS = dict.fromkeys(_KNOWN["objects"], "object")

@@ -1,6 +1,6 @@
 """Pairs calls with their results.
 
-Providers refuse a history unless the results of all calls of a turn directly follow the turn.
+Providers require that the results of all calls of a turn directly follow the turn.
 """
 
 from __future__ import annotations

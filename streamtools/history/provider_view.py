@@ -93,7 +93,7 @@ def _without_cache_control(parts: list[Any]) -> list[Any]:
 
 
 def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
-    """Return a part of a turn for `provider`, or None if it must not get the part. `same`: it made the turn."""
+    """Return a part for `provider`, or None if it must not get the part. `same`: the turn is from this provider."""
     format = provider.format if same else None
     if isinstance(part, ProviderItem):
         return _matching(part, format)
@@ -206,7 +206,7 @@ def _last_field(history: Sequence[Message]) -> str | None:
 def _with_field(message: Assistant, field: str | None) -> Assistant:
     """Return the turn with the reasoning field `field`, if it has no reasoning field. None means no field.
 
-    The field holds the reasoning if the turn does not tell which field held it. Otherwise the field is empty.
+    The field is empty if the turn tells which field held the reasoning. Otherwise it holds the reasoning.
     """
     if field is None or fields_of(message):
         return message

@@ -69,8 +69,8 @@ class SpanCalls(msgspec.Struct, eq=False):
     ) -> None:
         """Turn each draft into a call or an error. `raw` is the text of the span from the position `begin` on.
 
-        With `code`, all calls become errors with this code. With `survivors=True`, only incomplete calls do. `ended` is
-        True if the stream has ended. `closing` is the position where the last closing tag begins.
+        With `code`, the calls become errors with this code: all, or with `survivors=True` only incomplete calls.
+        `ended` is True if the stream has ended. `closing` is the position where the last closing tag begins.
         """
         output, drafts = self.output, self.drafts
         if self.dialect is None:

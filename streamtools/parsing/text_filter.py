@@ -113,7 +113,7 @@ class TextFilter:
         return (self._segments.pending if self._segments is not None else "") + self._text.pending
 
     def search(self, prose: Prose) -> Callable[[str], object]:
-        """Return `feed_text` or, if `prose` has pending text, its `find_change`: no delta is then shown unchanged."""
+        """Return `feed_text`, or the `find_change` of `prose` if pending text lets no delta be shown unchanged."""
         find_change = prose.find_change
         if find_change is not self._find_change and not prose.pending:
             begins = self._text.search_beginning if self._only_rules else None

@@ -25,7 +25,7 @@ from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, json_number
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
-_MAX_WORD = 4096  # longer numbers are not buffered to their end, if they also exceed `limits.digits`
+_MAX_WORD = 4096  # a number that is longer than this and `limits.digits` is not read to its end
 _LITERALS = {"true": True, "false": False, "null": None}
 _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""

@@ -69,7 +69,10 @@ class Transition(NamedTuple):
     """Describes how a character changes the candidates, and the next state. Indexes identify candidates and rules."""
 
     checks: tuple[Check, ...]
-    """The checks that are needed to compute the transition. If there are any, only `matches` has a valid value, too."""
+    """The checks that are needed to compute the transition.
+
+    If there are any, the other fields except `matches` are placeholders.
+    """
     before: tuple[int, int] | None
     """The candidate whose match ends before the character, and the rule of that match. None if there is none."""
     sources: tuple[int, ...]
@@ -127,8 +130,8 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
     def learn(self, piece: str, state: AutomatonState, sources: Sequence[int]) -> None:
         """Store the transition for a piece of text, which leads to `state`.
 
-        `sources` describes the candidates after the piece. It holds the index of an old candidate, or `~n` for a new
-        candidate that begins at the index `n` of the piece.
+        For each candidate after the piece, `sources` holds the index of the old candidate, or `~n` if the candidate
+        begins at the index `n` of the piece.
         """
         if not sources:
             self.pieces[piece] = state, (), piece, ""
@@ -314,7 +317,10 @@ class Automaton:
         checks: list[Check] = []
 
         def best(ends: set[int], includes_current: bool, candidate: int) -> int | None:
-            """Return the first rule in `ends` whose match needs no check or is accepted. Add checks that are needed."""
+            """Return the first rule in `ends` whose match needs no check or has passed it, else None.
+
+            Without `passed`, the checks before this rule are added to `checks`.
+            """
             for rule in sorted(ends):
                 check = includes_current, candidate, rule
                 if rule not in self._rules_with_check or (passed is not None and check in passed):

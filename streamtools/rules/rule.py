@@ -53,8 +53,8 @@ class Repeat(NamedTuple):
 class Lookaround(NamedTuple):
     """An assertion about the next character (`ahead`) or the previous one.
 
-    With `wanted`, that character must be in the class `one`. Otherwise it must not be. The start and the end of the
-    text are in no class.
+    With `wanted`, that character must be in the class `one`. Otherwise it must not be in this class. The start and the
+    end of the text are in no class.
     """
 
     one: Character

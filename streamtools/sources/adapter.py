@@ -395,10 +395,10 @@ class GrowingItem:
 
 
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
-    """End each open call as invalid that an unreadable piece may belong to, because a part of its arguments is lost.
+    """End, as invalid, the open calls that may have lost arguments in an unreadable piece.
 
-    `calls` holds the calls by index. `index` is the index of the piece: the call with this index ends, and the call
-    without an index. If the piece has no index, all calls end. Entries of `calls` with an empty `key` are not calls.
+    A piece with an `index` may belong to the call with this index, or to the call without an index. A piece without an
+    index may belong to any call. `calls` holds the calls by index. Its entries with an empty `key` are not calls.
     """
     for known in [*calls] if index is None else (None, index):
         if known in calls and calls[known].key:
@@ -451,9 +451,9 @@ class Adapter(ABC):
     def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes. A second call returns none.
 
-        `cause` says why the transport broke off. It is None if the transport ended normally. With a text, the last
-        event is an error, if the stream has not `ended`. A `SourceError` is the provider's error in an exception of its
-        SDK. It is the last event, if no error and no terminator has arrived.
+        `cause` says why the transport broke off. It is None if the transport ended normally. If it is a text, and the
+        stream has not `ended`, the last event is an error. If it is a `SourceError`, which describes an exception of
+        the provider's SDK, it is the last event, unless an error or a terminator has arrived.
         """
 
 
@@ -536,7 +536,7 @@ class FrameAdapter(Adapter):
         self._flush(events)
 
     def _note_ignored_line(self) -> None:
-        """If the stream has a line that is not a field of an event, record that it has another format.
+        """If a line of the stream is not a field of an event, record that the stream has another format.
 
         This is not called at a terminator, because the line may follow the terminator in the same network chunk.
         """
@@ -626,7 +626,7 @@ class FrameAdapter(Adapter):
             self._pass_not_understood(frame, value, events)
 
     def _pass_not_understood(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Forward a value that is not understood. `_note_other_format` may record that it has another format."""
+        """Forward a value that is not understood. It may show that the stream has another format, which is recorded."""
         self._note_other_format(frame.event, value)
         self._pass_raw(value, events)
 

@@ -157,7 +157,7 @@ class Fault(NamedTuple):
 
 
 def read_fault(value: Any) -> Fault:
-    """Read an error: a text, an object with one of the keys `_MESSAGES`, or a list that begins with one of both."""
+    """Read an error: a text, an object with one of the keys `_MESSAGES`, or a list whose first item is one of these."""
     message, kinds, status, failed = "", [], None, None
     for _ in range(8):  # error objects may be nested; no known provider nests more than eight
         if isinstance(value, list):

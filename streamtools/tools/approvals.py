@@ -125,7 +125,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_same(call_id: str, made: Decision, given: Decision) -> None:
-    """Raise `DecisionRefused` unless `given` repeats `made`, the decision about the call that counts.
+    """Raise `DecisionRefused` if `given` contradicts `made`, the earlier decision about the call.
 
     >>> check_same("call_1", Approve("5ab3"), Approve())
     >>> check_same("call_1", Approve("5ab3"), Deny())
@@ -390,7 +390,7 @@ class Approvals:
             (DECISION_TIMEOUT if self.attended else SUSPENDED_TIMEOUT) if self.timeout is None else self.timeout
         )
         self._decisions: Mapping[str, Decision] = self.resumed.decisions if self.resumed else {}
-        self._asked: dict[str, _AskedQuestion] = {}  # by call id, with the decided ones
+        self._asked: dict[str, _AskedQuestion] = {}  # by call id, also after the decision
         self.shown: Collection[str] = ()
         """The ids of calls whose questions a lost process has shown."""
         self._unasked: dict[str, Question] = {}  # by call id: open questions of a lost process, until `ask` is called

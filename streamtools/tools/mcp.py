@@ -44,9 +44,10 @@ class MCPSession(Protocol):
 async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
     """Return the tools of a server, in the order of the server. `options` apply to all of them.
 
-    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name is
-    taken even with a digest. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of names,
-    descriptions and schemas. This is logged once. Pages after the first 1,000 are not read. Raises session errors.
+    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name with
+    an added digest is taken, too. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of
+    names, descriptions and schemas. This is logged once. Pages after the first 1,000 are not read. Raises session
+    errors.
     """
     tools: dict[str, Tool] = {}
     count, remaining = 0, _MAX_LENGTH
@@ -100,7 +101,7 @@ async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:
 
 
 def _valid_name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. A name that is empty, too long (it is cut) or in `tools` gets a digest."""
+    """Return a valid name for a tool. It ends with a digest if the name is empty, too long, or already in `tools`."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in tools:
         return made

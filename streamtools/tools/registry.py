@@ -192,7 +192,7 @@ class ToolRegistry(Checked):
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{did_you_mean(name[:64], self._tools)}")
 
     def accepted_by(self, format: str) -> ToolRegistry:
-        """Return a registry without the tools with a given JSON schema that the provider refuses.
+        """Return a registry without the tools whose given JSON schema the provider refuses.
 
         Such a tool, for example one of an MCP server, is logged. For any other refused tool, `definitions` raises
         ValueError.
@@ -243,5 +243,5 @@ def _tools_in(tools: object) -> Iterator[Tool]:
         yield Tool(tools)
     else:
         advice = "pass functions without calling them, such as tools=[get_weather]"
-        got = described(tools).partition(";")[0]  # a coroutine needs another advice than the one after the semicolon
+        got = described(tools).partition(";")[0]  # the advice after the semicolon is wrong for a coroutine
         raise TypeError(f"`tools` must be tools, functions or a ToolRegistry, got {got}: {advice}")

@@ -134,7 +134,7 @@ def gigachat35() -> Dialect:
 def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
     """Return a dialect with a mark before the name in each tag. The mark is `word` between two bars.
 
-    A space may follow each bar, and precede the second one. A closing tag without its opening tag is hidden.
+    A space may follow each bar, and may precede the second bar. A closing tag without its opening tag is hidden.
     """
     mark, bars, gap = f"\uff5c{word}\uff5c", ("\uff5c", "|"), Some(" ", 0, 1)
     openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
@@ -255,7 +255,7 @@ def _write_minimax_result(name: str, text: str) -> str:
 
 
 def _bare_openers(calls: Invocations, *inner: str, wrapped: bool = False, **fields: Any) -> tuple[Opener, ...]:
-    """Return the openers of a call without a wrapper, with more `fields`.
+    """Return the openers of a call without a wrapper. `fields` are other fields of each opener.
 
     One of `inner` must follow the tag, unless the tag ends with `/>`. Otherwise the text only mentions the tag. If a
     sentence stands between the tag and `inner[0]`, the call is an error. With `wrapped`, the calls of the dialect

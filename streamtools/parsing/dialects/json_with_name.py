@@ -261,7 +261,7 @@ def hyperclovax_think() -> Dialect:
 
 
 def json_begin_end() -> Dialect:
-    """Return a dialect that only prompts teach. Its tags are the words JSON_BEGIN and JSON_END."""
+    """Return a dialect that models write only if prompted to. Its tags are the words JSON_BEGIN and JSON_END."""
     calls = json_calls("JSON_END", contained=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:

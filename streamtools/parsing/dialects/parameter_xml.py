@@ -131,7 +131,7 @@ def _function_writer(
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `<function=…>` between the tags `opening` and `close`.
 
-    Each value is between two line feeds. With `verbatim=True`, only a value that begins or ends with a line feed is.
+    Line feeds surround each value. With `verbatim=True`, they surround only values that begin or end with a line feed.
     """
     tags = (*_FUNCTION_TAGS, opening, close[:-1])
 
@@ -158,7 +158,7 @@ def _name_and(following: Part) -> tuple[Part, ...]:
 
 
 def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
-    """Return the openers of one call, with more `fields`.
+    """Return the openers of one call. `fields` are other fields of each opener.
 
     A key without a name before it is an error. The same is true for text between the name and the key.
     """

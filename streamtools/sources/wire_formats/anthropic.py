@@ -183,7 +183,7 @@ class Anthropic(FrameAdapter):
 
     @property
     def _has_room(self) -> bool:
-        """Whether another block may be opened. The limit is that of calls, plus one block for thinking."""
+        """Whether another block may be opened: as many as calls are allowed, plus one for thinking."""
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:

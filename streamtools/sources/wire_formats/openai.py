@@ -170,9 +170,9 @@ class ChatCompletions(FrameAdapter):
         return any(delta.get(name) for name in _OTHER_FIELDS)
 
     def _read_chunk_fields(self, chunk: dict[str, Any], more: bool, events: list[SourceEvent]) -> bool:
-        """Append usage and errors of a chunk.
+        """Append usage and errors of a chunk. Return whether the chunk must also be passed on as `raw`.
 
-        Returns `more`, updated: whether the chunk must also be passed on as `raw`.
+        `more` is the answer without the fields that are read here.
         """
         groq, citations = object_in(chunk, "x_groq"), chunk.get("citations")
         if usage := read_usage(chunk.get("usage") or groq.get("usage")):
