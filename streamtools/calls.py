@@ -114,7 +114,7 @@ class ToolChoice(NamedTuple):
     name: str | None = None
 
     def find_violation(self, calls: Sequence[ToolCall]) -> ChoiceViolation | None:
-        """Return how the calls of a complete turn violate this choice, or None. If they do, none of them may run."""
+        """Return how the calls of a complete turn violate this choice, or None. If they do, no call may run."""
         if self.mode == "none" and calls:
             return ChoiceViolation("`tool_choice` forbids tool calls", fatal=False)
         if self.mode == "required" and not calls:

@@ -358,7 +358,7 @@ class RunNotFound(StreamToolsError, LookupError):
 
 
 class OwnerUnreachable(StreamToolsError, TimeoutError):
-    """The process that drives a run, or Redis, did not respond in time. It may still have received the request."""
+    """The process that drives a run, or Redis, did not respond in time. Both may still have received the request."""
 
 
 class Draining(ClosedError):

@@ -679,7 +679,7 @@ def batch_length(events: Iterable[Event]) -> int:
 
 EventT = TypeVar("EventT", bound=Event)
 _JOINED = (Text, Reasoning, CallDelta, Markup, Partial)  # adjacent events of one of these types are joined
-_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}  # the values that replace all others
+_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}  # the values that replace all other values
 _REPORTS = (ApprovalRequested, Executing, Progress, Executed)  # events about the execution of a call
 
 

@@ -76,9 +76,9 @@ class Chat(ToolStream):
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
     Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the
     model's name, and after them the others of `"auto"`. It enables none for a model whose calls are always native. With
-    `teach="always"`, it enables the dialects that can be taught. With a `Fallback`, it enables `"auto"` if only some of
-    the models make native calls. If `native_tool_calls` is None, a native call in the messages sets it to True. In
-    messages from a front end, only a call with the id of a provider does so. With a `Fallback`, the next model
+    `teach="always"`, it enables the dialects that prompts teach by default. With a `Fallback`, it enables `"auto"` if
+    only some of the models make native calls. If `native_tool_calls` is None, a native call in the messages sets it to
+    True. In messages from a front end, only a call with the id of a provider does so. With a `Fallback`, the next model
     continues if a model fails.
 
     `messages` may end with pending calls in text. The caller may then append a user message with the results of these

@@ -64,8 +64,8 @@ class ClientAnswer:
         self._settings, self._request, self._plan = settings, request, plan
         self._identity = identity
         self._watch = watch
-        self._calls_at_end = bool(settings.fallbacks)  # no part of a call is sent earlier
-        self._dialects = plan.dialects if neutralized else ()  # in which the arguments of calls are restored
+        self._calls_at_end = bool(settings.fallbacks)  # whether the client gets calls only at the end of the answer
+        self._dialects = plan.dialects if neutralized else ()  # for restoring arguments
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         self._max_calls = 0 if drops_calls else None if request.parallel else 1  # None means no limit
         self.machine = StreamMachine(

@@ -245,7 +245,7 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 
 
 def _passed_options(body: Body, known: set[str]) -> Body:
-    """Return the options that are sent unchanged, because they have the same name in chat completions or are unknown.
+    """Return the options that are sent unchanged: they have the same name in chat completions, or are unknown.
 
     These are all fields except those in `known`, those in `_CHAT_FIELDS`, and `n`, `logprobs` and `top_logprobs`,
     because the gateway cannot convert their results.

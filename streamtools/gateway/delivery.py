@@ -43,8 +43,8 @@ _ABOUT_UPSTREAM = {
 
 _MAX_JOINED_BYTES = 16384  # if more bytes wait, the reading task sends them immediately
 _PAUSE_S = 0.002
-"""A chunk that arrives this many seconds after the last one is sent immediately: no other chunk waits then. If a second
-task sent it, this would cost 9 % more instructions for each delta (`bench_backends --profile`)."""
+"""A chunk that arrives this many seconds after the last one is sent immediately: no other chunk waits then. Sending it
+in a second task would cost 9 % more instructions for each delta (`bench_backends --profile`)."""
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that is overwritten in answers, in characters.

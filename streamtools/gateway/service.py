@@ -101,7 +101,7 @@ def app(
 
     Access:
 
-    - `key` is sent to the upstream instead of the client's key. If it or the key of a fallback is set without
+    - `key` is sent to the upstream instead of the client's key. If `key` or the key of a fallback is set without
       `client_key`, only clients on this machine are served.
     - `client_key` is the key that clients must send to the gateway. It is never forwarded.
     - `hosts` are the host names under which clients reach the gateway. `localhost` and IP addresses are always

@@ -30,7 +30,7 @@ PrefillServer: TypeAlias = Literal["", "vllm", "sglang", "llama.cpp", "deepseek"
 
 
 def check_address(name: str, url: str, **keys: str | None) -> None:
-    """Raise ValueError for an invalid URL of an upstream, the parameter `name`, and for an invalid key."""
+    """Raise ValueError if `url`, the value of the parameter `name`, or one of the `keys` is invalid."""
     if not _URL.fullmatch(url):
         raise ValueError(f"`{name}` must be a URL such as http://127.0.0.1:8080/v1, without a key or a query.")
     for parameter, key in keys.items():

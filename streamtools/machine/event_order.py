@@ -54,7 +54,7 @@ _NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
     """Check that `events` is the whole sequence of events of one run. Raises `EventOrderError` otherwise.
 
-    With `run=False`, it must be the whole sequence of events of a `Parser`, from its first `feed` to its `close`.
+    With `run=False`, `events` must be the whole sequence of events of a `Parser`, from its first `feed` to its `close`.
     """
     grammar = Grammar(run=run)
     for event in events:
@@ -76,7 +76,7 @@ class Grammar:
         self._has_follow_up = False  # a follow-up came after the last step, and only one may come
         self._is_thinking = False  # `thinking` without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
-        self._may_resume = False  # step 1 is open and has only `call` events, possibly of an earlier run's calls
+        self._may_resume = False  # step 1 is open and has only `call` events, perhaps for calls of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state

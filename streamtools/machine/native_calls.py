@@ -44,7 +44,7 @@ _FAULT_MESSAGES = {
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
 _EXECUTED = "the provider runs this tool itself"
-_MAX_ID_LENGTH = 200  # characters: a call keeps a provider id of at most this length
+_MAX_ID_LENGTH = 200  # characters: a longer provider id is replaced
 # A JSON string such as "a\"b", or an unclosed string at the end of the text. Group 1 is None if the string is closed.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)
 

@@ -132,7 +132,7 @@ class Ending:
         """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
         If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing, and
-        the reason may have been in it. It is then "other", so that no call runs.
+        the provider's reason may have been in it. The reason is then "other", so that no call runs.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and has_gap and event.raw_finish_reason is None and finish is None:
@@ -283,9 +283,9 @@ class StreamMachine:
         return self.number_all(events)
 
     def restore(self, logged: LoggedRun, code: Code = Code.SUPERSEDED, message: str = BROKEN_OFF) -> list[UIEvent]:
-        """Continue a run from its log. Returns events that end what its open step has left unfinished.
+        """Continue a run from its log. Returns the events that are missing in its open step.
 
-        An unfinished call ends with an error with this `code` and `message`.
+        A call that the model was still writing ends with an error with this `code` and `message`.
 
         If the turn of the open step is complete, the calls of the step without an outcome become runnable. Otherwise
         the turn is open again, and the caller must call `switch_model`.
@@ -338,7 +338,7 @@ class StreamMachine:
         return self.number_all(self._end_step())
 
     def end_run(self, why: str) -> None:
-        """Stop the run after a limit was reached by a step, or a judge refused text. Later events are ignored.
+        """Stop the run, because a step has reached a limit or a judge has refused text. Later events are ignored.
 
         `why` becomes the finish reason.
         """
@@ -411,7 +411,7 @@ class StreamMachine:
         return self.number_all(events), written
 
     def restart_step(self, model: str) -> list[UIEvent]:
-        """End the open step as superseded, after the answer of `model` has broken off. No call of it may have run."""
+        """End the open step as superseded: the answer of `model` has broken off. None of its calls may have run."""
         if not self._is_open:
             return []
         events, _ = self._switch_model(None, model)
@@ -567,7 +567,7 @@ class StreamMachine:
                 return events
 
     def _stop_turn(self) -> list[UIEvent]:
-        """End the turn at a call that stops it, or at a match of a rule, which replaces the finish reason."""
+        """End the turn at a call or a match that stops it. The rule of a match has its own finish reason."""
         self._ending.complete = self.stopped = True
         return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
 

@@ -77,7 +77,7 @@ class AGUIEncoder(FrontEndEncoder):
         self._state = state
         self._has_root = False  # whether the first event of the value was received
         self._pieces: list[str] = []  # pieces of the string that is growing in the value
-        self._size = self._sent_size = 0  # lengths of that string in characters: received, and when it was last sent
+        self._size = self._sent_size = 0  # lengths of that string in characters: now, and when it was last sent
         self._parent_id = ""  # id of the assistant message to which the next call belongs, or empty
         self._block_id = ""
 

@@ -1,9 +1,9 @@
 """Writes the UI message stream of the AI SDK, protocol v1, for its major versions 5, 6 and 7. Sans-IO.
 
 The client, `useChat`, is strict. The stream fails on a part of an unknown type, a delta without a start, an output of
-an unknown call, and a field that is null. Only an output may be null. A part `error` also ends it: the client reads
-nothing after it. So all open parts are closed before an `error`. A part that was added in a later version is not sent
-to earlier versions.
+an unknown call, and a field that is null. Only an output may be null. A part `error` also ends the stream: the client
+reads nothing after it. So all open parts are closed before an `error`. A part that was added in a later version is not
+sent to earlier versions.
 
 The client shows a call as a tool part with a state. The state is `input-streaming` when the name of the call is known,
 and `input-available` when the call is complete. Then the state is `output-available`, `output-error`, or

@@ -47,7 +47,7 @@ class CustomEncoder(NativeEncoder):
         return type(self)(self._function, framing=self.framing, resumable=self.resumable)
 
     def convert(self, event: UIEvent) -> Message:
-        """Return the message for `event`. Raises TypeError if it has a wrong type, and `ClosedError` after `done`."""
+        """Return the message for `event`. Raises TypeError for a wrong message, and `ClosedError` after `done`."""
         if self._ended:
             raise closed_error()
         self._ended = type(event) is Done

@@ -28,7 +28,7 @@ MISSING = object()
 
 
 class Difference(NamedTuple):
-    """A difference between two values: its path in them, and the different parts of both. One may be `MISSING`."""
+    """A difference between two values: its path in them, and the different parts of both. One part may be `MISSING`."""
 
     path: str
     expected: Any

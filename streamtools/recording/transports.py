@@ -213,7 +213,7 @@ class ExchangeFile:
         self._unwritten: deque[ExchangeRecorder] = deque()
 
     def begin(self, request: Any, content: bytes) -> ExchangeRecorder:
-        """Start to record an exchange. Credentials of the request are overwritten. None is an unknown request."""
+        """Start to record an exchange. Credentials of the request are overwritten. None means an unknown request."""
         recorded, secrets = None, [*self.redact]
         if request is not None:
             url, headers = str(request.url), header_items(request.headers)

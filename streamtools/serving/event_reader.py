@@ -50,8 +50,8 @@ class EventSink:
 class EventReader:
     """Reads a run, a stream or an iterable once, for one connection.
 
-    `leave` records that the client has left before the end of the response: a stream is closed. A run is stopped only
-    if `on_disconnect` is `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an
+    `leave` records that the client has left before the end of the response. A stream is then closed. A run is stopped
+    only if `on_disconnect` is `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an
     iterable is stopped before `done`, the last event is `done(cancelled)`. While `read` has a stream open, it is
     shielded from cancellation of the connection, so that it can close the stream. The provider charges for an open
     stream.

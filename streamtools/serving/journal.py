@@ -121,7 +121,7 @@ class Journal:
         return self.done if after == self.done.seq - 1 else resync(self.done.seq - 1)
 
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
-        """Return the events to write for `event`: none, the event, or a `start` and the event. Each gets its `seq`."""
+        """Return the events to write for `event`: the event, or a `start` and the event. Each gets its `seq`."""
         events: tuple[UIEvent, ...]
         if self.last:
             events = (event if event.seq == self.last + 1 else replace(event, seq=self.last + 1),)

@@ -77,7 +77,8 @@ async def read_body(
     wait: during the call, the event loop is blocked or garbage collection is paused. If `read` raises ValueError (as
     pydantic and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports
     the type, line and message of the exception (`body_refused`), because `read` may have a bug. Values that the message
-    quotes are left out. With `debug=True`, the response holds the whole message. Package errors pass unchanged.
+    quotes are left out. With `debug=True`, the response holds the whole message. Exceptions of this package pass
+    unchanged.
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass

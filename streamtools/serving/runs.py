@@ -323,9 +323,10 @@ class Runs(Checked, AsyncOnly):
             await anyio.sleep(min([_RETRY_S, *left]))
 
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
-        """Return the last run of the user `owner` in a conversation, as `find` does.
+        """Return the last run of the user `owner` in a conversation, or its continuation.
 
-        Returns None if no run of the user in this conversation is kept.
+        Like `find`, this starts the continuation if necessary. Returns None if no run of the user in this conversation
+        is kept.
         """
         check_kind("the id of a conversation", conversation, str)
         run = next((each for each in self._runs_of(owner) if each.conversation == conversation), None)

@@ -47,7 +47,7 @@ class Shutdown:
 
     @property
     def over(self) -> bool:
-        """Whether the time for running answers is over. They must end now."""
+        """Whether the time for running answers is over. The answers must end now."""
         return self._ended.is_set() or (self.begun and anyio.current_time() >= self._deadline)
 
     def begin(self) -> None:

@@ -464,7 +464,7 @@ class _Connection:
     max_conversations: float
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
-    last_run: Run | None = None  # of messages without a conversation
+    last_run: Run | None = None  # the last run that answered without a conversation
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
     has_warned: bool = False  # whether the log has the warning `not_a_run`

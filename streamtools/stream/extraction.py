@@ -21,7 +21,8 @@ from streamtools.tools import Tool, ToolRegistry
 class Extracted(NamedTuple):
     """The valid calls in order, and the errors of the malformed, truncated and superseded calls.
 
-    If a response has native calls and calls in its text, only one kind is valid. The calls of the other are superseded.
+    If a response has native calls and calls in its text, only one kind is valid. The calls of the other kind are
+    superseded.
     """
 
     calls: list[ToolCall]

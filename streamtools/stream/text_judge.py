@@ -57,7 +57,7 @@ _LONGEST_END: Final = 5
 """The length in characters of the longest match of `_SENTENCE`, without its last character."""
 _SPACE = re.compile(r"\s")
 _BETWEEN_TEXT = (Matched, Partial, Warning)
-"""The types of events that do not end a piece. All other events end a piece, except those whose text is judged."""
+"""The types of events that do not end a piece. All other events end a piece, except events whose text is judged."""
 
 
 @dataclass(frozen=True)

@@ -534,7 +534,8 @@ class HTTPModel(Checked, ABC):
         if key is None:
             key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
         at_provider = self._default_base_url.startswith("https:") and self.url.startswith(self._default_base_url)
-        if key is None and at_provider and self._client is None and not self._given_headers:  # each may add a key
+        # A client or headers of the application may add a key.
+        if key is None and at_provider and self._client is None and not self._given_headers:
             names = " or ".join(self.key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = (key or "").strip()  # a key from a file may end with a line feed
