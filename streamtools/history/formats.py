@@ -137,7 +137,7 @@ def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
 def _extra_of(message: Mapping[str, Any]) -> ProviderItem | None:
     """Return the additional JSON fields of a system or user message.
 
-    For a system message with content that is more than text, they include the content.
+    For a system message, they include the content if it is more than text.
     """
     content = message.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []

@@ -48,7 +48,7 @@ _MEMBERS |= {"tool_use": "input", "toolUse": "input", "tool_result": "content", 
 _MEMBERS |= {"function_call_output": "output", "functionResponse": "response"}
 """Maps a name to the key of the arguments of a call, or of the content of a result.
 
-The name is the `type` of the call or result, or the key whose value it is.
+The name is the `type` of the call or result, or the key that holds it.
 """
 _SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
 """The keys of arguments in all formats, and the keys of content in all formats."""

@@ -65,7 +65,7 @@ class StringPatterns:
     find_end_if_escaped: Callable[[str], Any]
     """For text whose first character is escaped by the back-slash before the text."""
     find_end_or_escape: Callable[[str], Any]
-    """For text that is used unchanged if it contains no escape: it also finds every back-slash."""
+    """For text that is used unchanged if it contains no escape. It also finds each back-slash."""
 
 
 IN_STRING = StringPatterns(
@@ -478,7 +478,7 @@ class JsonScanner:
     def separate(self, mark: str, depth: int, place: int) -> bool:
         """Record the comma or colon `mark` at `depth`. Returns False if JSON does not allow it at the position `place`.
 
-        If it is not allowed, it is reported as the beginning of a malformed call.
+        A mark that is not allowed is reported as the beginning of a malformed call.
         """
         allowed = mark == "," and depth == self._call_depth > 0 and not self._expects
         self._expects = True

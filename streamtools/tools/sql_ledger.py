@@ -1,7 +1,7 @@
 """Defines `SQLLedger`, the base of call ledgers in SQL databases, and the ledgers of SQLite: in a file and in memory.
 
-Each operation is a function of a database connection, which a ledger calls inside one transaction, in a thread. After a
-failure, the ledger may call it again.
+Each operation is a function that takes a database connection. A ledger calls the function inside one transaction, and
+may call it again after a failure.
 
 The statements work in SQLite and PostgreSQL. They contain placeholders. `{prefix}` is the prefix of each table name.
 `{lock}` is a clause that locks the selected rows. `{skip}` is a clause that skips rows that another transaction has
@@ -184,7 +184,7 @@ class SQLLedger(ledger.OwnerViews):
         await self._finish(scope, outcome, lambda entry: True)
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse calls of the run whose claim has an older epoch; see `CallLedger`."""
+        """Refuse the calls of a run whose claims have an older epoch; see `CallLedger`."""
         await self._run(lambda db: self._raise_epoch(db, scope, epoch))
 
     async def entries(
@@ -311,7 +311,8 @@ class SQLLedger(ledger.OwnerViews):
     def _raise_epoch(self, db: Any, scope: str, epoch: int) -> None:
         """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch.
 
-        The epoch counts the processes that have driven the run. A later epoch belongs to a process that took it over.
+        The epoch counts the processes that have driven the run. A later epoch belongs to a process that took the run
+        over.
         """
         now = self._now(db)
         self._execute(db, _PRUNE_RUNS, now - self.keep)
@@ -329,8 +330,8 @@ class SQLLedger(ledger.OwnerViews):
         """Call `work` with a connection in one database transaction, commit it, and return the result of `work`.
 
         `read_only` is True if the transaction writes nothing. A cancellation takes effect immediately, even if the
-        transaction is still running. With `undoable=True`, the transaction is then rolled back if possible. Without it,
-        the transaction may commit.
+        transaction is still running. With `undoable=True`, the transaction is then rolled back if possible. Otherwise,
+        it may commit.
         """
         raise NotImplementedError
 

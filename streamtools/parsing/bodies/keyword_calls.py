@@ -5,8 +5,7 @@ line. All arguments must be keyword arguments, because the order of a tool's par
 
 If the dialect has a closing tag, each call is reported at its closing parenthesis. In this case, malformed text ends
 only at the closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text
-after the closing parenthesis decides whether the text is a call or code, and malformed text ends at the next blank
-line.
+after the closing parenthesis decides whether this is a call or code. Malformed text then ends at the next blank line.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
 NAMESPACE = "(?:functions?[./:])?"
-"""A pattern for the namespace `functions.` before a name, also as models misspell it."""
+"""A pattern for the namespace `functions.` before a name, and for the misspellings of models."""
 
 _WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")

@@ -219,7 +219,7 @@ class NestedText:
     def _look_ahead(self, reader: Reader, level: int, stop: int) -> Generator[None, None, tuple[list[int], int]]:
         """Return the levels of the closing tags from `level` outward, and the index in `_ahead` of the tag after them.
 
-        The index is `_OTHER` for other text. At the end of the stream, it is larger than all indexes. The search stops
+        The index is `_OTHER` for other text. At the end of the stream, it is the length of `_ahead`. The search stops
         after the closing tag of the level `stop`. All tags stay unread.
         """
         run, text, after = [level], "", _OTHER

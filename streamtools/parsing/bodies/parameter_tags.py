@@ -203,8 +203,8 @@ class ArgumentPairs:
     """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
-    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags up to their suffixes. If one of them
-    follows a name, the text is a call. `tag_text` returns the text of a tag, without a suffix.
+    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags that may follow a name, without
+    suffixes. If one of them follows, the text is a call. `tag_text` returns the text of a tag, without a suffix.
     """
 
     def __init__(
@@ -221,7 +221,8 @@ class ArgumentPairs:
         - `wrapper`: the name of the tag around all calls. "" for none.
         - `suffixed`: whether the name of each tag may have a suffix, as in `<arg_key:opensource>`.
         - `spelled`: maps names of tags to other spellings or parts, or to "" for a tag that does not exist. If it
-          contains `arg_type`, this tag may stand between a key and its value. Its type counts if the schema allows it.
+          contains `arg_type`, this tag may stand between a key and its value. The type in the tag counts if the schema
+          allows it.
         """
 
         def tag(name: str) -> tuple[Part, ...]:

@@ -57,7 +57,7 @@ class Value:
     def __init__(self, schema: Schema, span: Span, types: Types | None = None) -> None:
         """Set the allowed types.
 
-        `types` are the types that the dialect marks. With None, the types of `schema` are allowed.
+        `types` are the allowed types if the dialect marks the value. With None, the types of `schema` are allowed.
         """
         self._span, self._schema = span, schema
         allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING

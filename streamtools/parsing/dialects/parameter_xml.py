@@ -120,7 +120,8 @@ def llama31_function_tag() -> Dialect:
 
 
 def _function_openers(functions: FunctionTags, opening: str) -> tuple[Opener, ...]:
-    """Return the openers of functions after the tag `opening` of their wrapper, with or without a sentence."""
+    """Return the openers of functions. The tag `opening` of a wrapper may precede them, and a sentence may follow
+    it."""
     alone = Opener(("<function=",), functions.alone, ahead=_ALONE, unless_enabled="qwen3_coder_xml")
     wrapped = Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG)
     return (wrapped, alone, *before_sentence((opening,), alone))
@@ -160,7 +161,7 @@ def _name_and(following: Part) -> tuple[Part, ...]:
 def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
     """Return the openers of one call. `fields` are other fields of each opener.
 
-    A key without a name before it is an error. The same is true for text between the name and the key.
+    A key without a name before it is an error, and so is text between the name and the key.
     """
     aheads = (_name_and(pairs.after_name), (SPACES, *pairs.begin_key))
     calls = [Opener(pairs.opening, pairs.single, ahead=ahead, **fields) for ahead in aheads]
@@ -385,9 +386,8 @@ def solar_open2() -> Dialect:
 def cwm_tool() -> Dialect:
     """Return the dialect of facebook/cwm, as its prompting guide describes it.
 
-    Text or JSON is between two tags, the first of which holds the name. For example, a call consists of
-    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one
-    parameter.
+    A call is text or JSON between two tags. The first tag holds the name. For example, a call consists of `<tool:
+    bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one parameter.
     """
     opening, close = "<tool: ", "</tool>"
     return Dialect(
