@@ -196,8 +196,7 @@ class Span(Reader):
             call.json_end = self.base + self.at if place is None else place
 
     def set_name(self, name: str) -> None:
-        """Set and report the tool name of the most recent call. Needed if the JSON of the call holds only the
-        arguments."""
+        """Set and report the name of the most recent call's tool. Needed if the JSON holds only the arguments."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a call must be a str, got {name!r}")
         if (call := self.calls.current) is not None:

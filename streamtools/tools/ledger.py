@@ -137,7 +137,7 @@ class CallLedger(Protocol):
         """Record the outcome, even after the lease has expired. An outcome that is already recorded is kept."""
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """From now on, refuse the calls of a run whose claims have an older epoch.
+        """From now on, refuse calls of the run if their claim has an older epoch.
 
         A process that takes over a run calls this method first. Only then can it conclude from a missing entry that a
         call has not run.

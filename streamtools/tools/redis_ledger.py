@@ -200,7 +200,7 @@ class RedisLedger(ledger.OwnerViews):
         await self._run(_FINISH, keys, member, ledger.encode(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse the calls of a run whose claims have an older epoch; see `CallLedger`.
+        """Refuse calls of the run if their claim has an older epoch; see `CallLedger`.
 
         Raises `CallRefused` if the run already has a later epoch.
         """

@@ -184,7 +184,7 @@ class SQLLedger(ledger.OwnerViews):
         await self._finish(scope, outcome, lambda entry: True)
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse the calls of a run whose claims have an older epoch; see `CallLedger`."""
+        """Refuse calls of the run if their claim has an older epoch; see `CallLedger`."""
         await self._run(lambda db: self._raise_epoch(db, scope, epoch))
 
     async def entries(

@@ -120,8 +120,7 @@ def llama31_function_tag() -> Dialect:
 
 
 def _function_openers(functions: FunctionTags, opening: str) -> tuple[Opener, ...]:
-    """Return the openers of functions. The tag `opening` of a wrapper may precede them, and a sentence may follow
-    it."""
+    """Return the openers of functions. The tag `opening` of a wrapper, and then a sentence, may precede them."""
     alone = Opener(("<function=",), functions.alone, ahead=_ALONE, unless_enabled="qwen3_coder_xml")
     wrapped = Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG)
     return (wrapped, alone, *before_sentence((opening,), alone))
@@ -386,8 +385,9 @@ def solar_open2() -> Dialect:
 def cwm_tool() -> Dialect:
     """Return the dialect of facebook/cwm, as its prompting guide describes it.
 
-    A call is text or JSON between two tags. The first tag holds the name. For example, a call consists of `<tool:
-    bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one parameter.
+    A call is text or JSON between two tags. The first tag holds the name. For example, a call consists of
+    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one
+    parameter.
     """
     opening, close = "<tool: ", "</tool>"
     return Dialect(
