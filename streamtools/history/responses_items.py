@@ -2,9 +2,9 @@
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
 led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back only if it has an
-id and encrypted content, or an id and provider items in its turn. The rest is omitted, because a request with `store:
-false` refuses it. Reasoning directly before an unanswered client call is omitted with the call. A call of a custom tool
-has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
+id and encrypted content, or an id and provider items in its turn. The rest is omitted, because requests with the option
+`store: false` refuse it. Reasoning directly before an unanswered client call is omitted with the call. A call of a
+custom tool has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations
