@@ -259,13 +259,17 @@ Mode: TypeAlias = Literal["off", "fallback", "force"]
 class Emulation(Checked):
     """Options for the emulation of calls.
 
-    With the mode `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
-    contains no call. With `"force"`, it is sent in every turn. The decision request is never sent if the tool choice
-    forbids calls. It omits the application's system prompt (`keep_system="drop"`), or quotes it as data
-    (`keep_system="quote"`). With `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and the
-    final request is not sent. `decision_options` are merged into the body of the decision request. The stop words,
-    formats and length limits of the chat are removed from that body. `now` returns a time in nanoseconds, which becomes
-    part of the ids of calls. Raises ValueError for a value that is not allowed.
+    - `mode`: With `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
+      contains no call. With `"force"`, it is sent in every turn. It is never sent if the tool choice forbids calls.
+    - `keep_system`: With `"drop"`, the decision request omits the application's system prompt. With `"quote"`, the
+      decision request quotes the prompt as data.
+    - `reuse_upstream_answer`: If True and no tool is needed, the normal answer is the turn, and the final request is
+      not sent.
+    - `decision_options` are merged into the body of the decision request. The stop words, formats and length limits of
+      the chat are removed from that body.
+    - `now` returns a time in nanoseconds, which becomes part of the ids of calls.
+
+    Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"

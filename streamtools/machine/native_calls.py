@@ -192,8 +192,8 @@ class NativeCalls:
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing.
 
-        A call whose JSON object is closed is not damaged, because no piece of it can be missing. Each call is checked
-        only once, because any text after a closed object makes the call invalid.
+        A call whose JSON object is closed is complete, so it is not marked. Each call is checked only once, because any
+        text after a closed object makes the call invalid.
         """
         for call in map(self.open.__getitem__, self._unchecked):
             text = "".join(call.pieces)

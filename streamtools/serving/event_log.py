@@ -47,7 +47,7 @@ def split_key(key: str) -> tuple[str, str]:
 def resync(seq: int) -> Warning:
     """Return the warning that replaces missing events. `seq` is the seq of the last missing event.
 
-    If the reader asked for events that do not exist yet, no event is missing, and the seq is 0.
+    The seq is 0 if no event is missing, because the reader asked for events that do not exist yet.
     """
     lost = "The events before the next one are no longer available."
     return Warning(Code.RESYNC, lost if seq else "The run has no such events. All its events follow.", seq=seq)

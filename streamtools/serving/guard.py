@@ -46,9 +46,9 @@ class Guard:
     `hosts` are the host names of this server in lower case. `localhost` and IP addresses are always allowed. `policy`
     is the Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this server.
 
-    If `origins` is not None, requests without an `Origin` header are accepted, because clients other than browsers send
-    none. So are requests from these origins. Requests to a path in `forms` may also be `multipart/form-data`. `refusal`
-    makes the response to a refused request.
+    With `origins`, requests from these origins are also accepted. So are requests without an `Origin` header, because
+    only browsers send this header. Requests to a path in `forms` may also be `multipart/form-data`. `refusal` makes the
+    response to a refused request.
     """
 
     app: ASGIApp = field(kw_only=False)

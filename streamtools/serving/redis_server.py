@@ -85,7 +85,7 @@ class RedisServer:
         """Store a field of a run, if the run does not have it and `value` is not empty.
 
         Returns the values of the fields in `read`, by default the value of `field`. Stores nothing and returns [] if
-        the run is unknown, or if `token` is not empty and is not the token of the run.
+        the run is unknown, or if `token` is given and differs from the token of the run.
         """
         meta = self.keys.of_run(key).meta
         fields: list[bytes | None]

@@ -146,6 +146,6 @@ exception_handlers: dict[Any, Any] = {
     RunNotFound: partial(_respond, partial(PlainTextResponse, status_code=404), ""),
     DecisionRefused: partial(_respond, partial(PlainTextResponse, status_code=409), ""),
 }
-"""Exception handlers for Starlette and FastAPI: 503 while no run can start or Redis does not answer, 404 for an
-unknown run, and 409 for a decision about a call that does not wait for it.
+"""Exception handlers for Starlette and FastAPI: 503 while no run can start or Redis does not answer, 404 for an unknown
+run, and 409 for a refused decision about a call.
 """

@@ -376,26 +376,29 @@ def calls_natively_at(host: str) -> bool:
 class HTTPModel(Checked, ABC):
     """A model that is called over HTTP.
 
-    `base_url` is the base URL of the API, or the whole URL of the endpoint. Its default is the provider's base URL.
-    `api_key` is the key, or a function that returns the key. If it is None, the key is read from the provider's
-    environment variable for each request. With `""`, no key is sent. `client` is an asynchronous client of httpx or
-    httpx2, or any object with the same `stream` method. The model never closes `client`. If `client` is None, each
-    request creates its own client. `headers` are sent with each request. They replace headers of the same name that the
-    model sets. `native_tool_calls` says whether the model makes native calls. Its default is True if `base_url` belongs
-    to a company whose models all make native calls. Otherwise its default is None, which means unknown. `timeout` is a
-    `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits. `retries` is the number
-    of times that a failed request is sent again. It is not sent again once a byte of a successful answer has arrived.
-
-    `send_reasoning` says which reasoning a request for chat completions includes: the reasoning of exchanges with calls
-    (`"with_calls"`), of all exchanges (`"always"`), of the last exchange (`"since_user"`), or of none (`"never"`). An
-    exchange is a user message and all messages up to the next one. `reasoning_field` is the name of the message field
-    in which the host expects reasoning. It is needed for a history from a front end, and for a host whose field is not
-    known. `previous_id` is for providers that store responses. With it, a request names the last response in the
-    history and contains only the messages after it. If the provider no longer has this response, the request is sent
-    again with the whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`,
-    `"sglang"`, `"llama.cpp"` or another key of `PREFILLS`. The default follows from the URL, the format and the model.
-    With `""`, no prefill is sent. `options` are merged into each body. An option of None removes the field from the
-    body.
+    - `base_url` is the base URL of the API, or the whole URL of the endpoint. The default is the provider's base URL.
+    - `api_key` is the key, or a function that returns the key. If it is None, the key is read from the provider's
+      environment variable for each request. With `""`, no key is sent.
+    - `client` is an asynchronous client of httpx or httpx2, or any object with the same `stream` method. The model
+      never closes `client`. If `client` is None, each request creates its own client.
+    - `headers` are sent with each request. They replace headers of the same name that the model sets.
+    - `native_tool_calls` says whether the model makes native calls. The default is True if `base_url` belongs to a
+      company whose models all make native calls. Otherwise the default is None, which means unknown.
+    - `timeout` is a `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits.
+    - `retries` is the number of times that a failed request is sent again. After a byte of a successful answer has
+      arrived, the request is not sent again.
+    - `send_reasoning` says which reasoning a request for chat completions includes: the reasoning of exchanges with
+      calls (`"with_calls"`), of all exchanges (`"always"`), of the last exchange (`"since_user"`), or of none
+      (`"never"`). An exchange is a user message and all messages up to the next user message.
+    - `reasoning_field` is the name of the message field in which the host expects reasoning. It is needed for a history
+      from a front end, and for a host whose field is not known.
+    - `previous_id` is for providers that store responses. With it, a request names the last response in the history and
+      contains only the messages after it. If the provider no longer has this response, the request is sent again with
+      the whole history.
+    - `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`, `"llama.cpp"` or
+      another key of `PREFILLS`. The default follows from the URL, the format and the model. With `""`, no prefill is
+      sent.
+    - `options` are merged into each body. An option of None removes the field from the body.
     """
 
     format: ClassVar[str]
@@ -480,9 +483,9 @@ class HTTPModel(Checked, ABC):
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Send the request on entry, and close the response on exit.
 
-        An error status, a lost connection or a timeout is an error event of the source. Raises ValueError for a key
-        that is missing or that a header cannot contain, and TypeError for options that are not JSON. The HTTP client
-        may raise other exceptions if it is misused.
+        An error status, a lost connection or a timeout is an error event of the source. Raises ValueError for a missing
+        key and for a key that a header cannot contain, and TypeError for options that are not JSON. The HTTP client may
+        raise other exceptions if it is misused.
         """
         return send(self._request(ask), self._client)
 
