@@ -6,7 +6,7 @@ models, and the gateway uses it for its upstreams. `Circuits` count failures acr
 The *shown text* is the text of the failed model that the reader has already seen. Some servers accept it as a prefill,
 the beginning of an answer, and continue after it. Other models only get an instruction to continue, and may first
 repeat the end of the shown text. `Continuation` therefore buffers the beginning of the next model's answer as long as
-the shown text contains it.
+this beginning occurs in the shown text.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Stop removing repetitions. Returns the buffered text as events, after removing an unambiguous repetition."""
+        """Stop buffering. Returns the buffered text as events. An unambiguous repetition in it is removed."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []
@@ -186,7 +186,7 @@ class Continuation:
         self._decided = False  # if True, all further text is new
 
     def feed(self, text: str) -> str:
-        """Read the next text of the answer. Returns the text to show now, after removing an unambiguous repetition."""
+        """Read the next text of the answer. Returns the text to show now. An unambiguous repetition is removed."""
         if self._decided or not text:
             return text
         if self._is_prefilled:
@@ -197,7 +197,7 @@ class Continuation:
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
-        """Stop removing repetitions. Returns the buffered text, after removing an unambiguous repetition."""
+        """Stop buffering. Returns the buffered text. An unambiguous repetition in it is removed."""
         if self._decided:
             return ""
         if not self._is_prefilled:

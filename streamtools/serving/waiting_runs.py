@@ -153,7 +153,7 @@ class WaitingRuns:
     async def keep_lease(self, run: Run, continuation: Run) -> None:
         """Renew the lease on a run until its continuation has ended.
 
-        The continuation is stopped if another process has requested that. If the lease is lost or the run was
+        The continuation is stopped if another process has requested this. If the lease is lost or the run was
         forgotten, the continuation ends here, and is not stored.
         """
         while not continuation.ended:

@@ -131,7 +131,7 @@ def _end_of_call(
     entry = None if recorded is None else recorded.get(call_key(call))
     if entry is not None and entry.outcome is not None:
         return [*([] if is_started else [Executing(call)]), entry.outcome.event(0)]
-    # A call that a ledger does not contain has not started. Without a ledger, only an approval request shows that.
+    # A call that a ledger does not contain has not started. Without a ledger, only an approval request proves this.
     if (recorded is not None or (is_asked and not is_started)) and entry is None:
         if not is_started:
             return []
