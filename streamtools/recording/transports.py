@@ -172,7 +172,7 @@ def _response_of(stream: Any) -> Any:
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
-    """Start to record an exchange. Its head holds the request, status and headers of `response` that are known."""
+    """Start to record an exchange. Its head holds the request, status and headers of `response` if they are known."""
     request, content = None, b""
     # httpx raises RuntimeError for a response without a request, and for the content of a streamed request.
     with contextlib.suppress(AttributeError, RuntimeError):
@@ -190,9 +190,9 @@ def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
 class ExchangeFile:
     """A file of exchanges in the order of their requests. Thread-safe.
 
-    The oldest open exchange is written while it is read. Later exchanges are buffered until it has ended. If `target`
-    is a path, the file is overwritten. A file object is not closed. If the file cannot be written, the recording stops
-    and `write_error` is the error, but the streams continue.
+    The oldest open exchange is written while it is read. Later exchanges are buffered until the oldest exchange has
+    ended. If `target` is a path, the file is overwritten. A file object is not closed. If the file cannot be written,
+    the recording stops and `write_error` is the error, but the streams continue.
 
     Raises OSError for a path that cannot be opened, and ValueError for an invalid secret.
     """
@@ -486,9 +486,9 @@ class ReplayTransport(ClientTransport):
     the matching exchange that was played last is played again if no new exchange matches.
 
     The response has the recorded status, headers and chunks. If the recorded connection broke or timed out, the replay
-    raises an exception after the same bytes: the recorded one or, if the recording names none, `httpx.ReadError` or
-    `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. A client
-    that continues to read then waits until its timeout expires.
+    raises an exception after the same bytes: the recorded exception or, if the recording names no exception,
+    `httpx.ReadError` or `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after
+    that point. A client that continues to read then waits until its timeout expires.
 
     `options` are the options of `Playback` and apply to every exchange. `read_timeout` defaults to the read timeout of
     the request.
