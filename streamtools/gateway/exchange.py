@@ -370,10 +370,10 @@ class Rewrite(Settings):
       model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in
       text.
 
-    With `on_malformed="text"`, the client gets a malformed call as text, otherwise as an error. `upstream` names the
-    server. `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the request in
-    order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970.
-    These three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.
+    The client gets a malformed call as an error, or with `on_malformed="text"` as text. `upstream` names the server.
+    `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the request in order.
+    `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These
+    three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:

@@ -57,7 +57,7 @@ class EventReader:
     stream.
 
     `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
-    `on_disconnect` is `"detach"` for a run and `"stop"` otherwise. Raises ValueError or TypeError for invalid values.
+    `on_disconnect` is `"detach"` for a run and `"stop"` for a stream. Invalid values raise ValueError or TypeError.
     """
 
     def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:

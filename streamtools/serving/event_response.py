@@ -59,20 +59,19 @@ def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
 class EventStreamResponse(Checked, Response):
     """A Starlette response (an ASGI application) that sends the events of a run or a stream.
 
-    `run_or_stream` is a `Run`, a `ToolStream`, a chat, `replay(...)`, another context manager that returns UI events,
-    or an asynchronous iterable of UI events. The response enters and leaves context managers. `format` is the name of a
-    format (`"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a function that makes one.
-
-    Of a run, only the events with a `seq` above `after` are sent. If `after` is None, `last_event_id(request)` is used.
-    A format that cannot be resumed always starts with the first event. When the client leaves, a stream is stopped. A
-    run continues, unless `on_disconnect` is `"stop"`.
-
-    After `keep_alive` seconds without data (None: never), a comment is sent if the format has comments. If the client
-    accepts no data for `send_timeout` seconds (None: no limit), it is treated as disconnected. `headers` are added to
-    the headers of the format, and replace headers with the same name. `background` runs after the response.
-
-    When `shutdown` begins, the response may finish during the drain, and is stopped after it. If `shutdown` has begun
-    before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
+    - `run_or_stream` is a `Run`, a `ToolStream`, a chat, `replay(...)`, another context manager that returns UI events,
+      or an asynchronous iterable of UI events. The response enters and leaves context managers.
+    - `format` is the name of a format (`"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a
+      function that makes one.
+    - `after`: of a run, only the events with a higher `seq` are sent. The default is `last_event_id(request)`. A format
+      that cannot be resumed always starts with the first event.
+    - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
+    - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
+    - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
+    - `headers` are added to the headers of the format, and replace headers with the same name.
+    - `shutdown`: when it begins, the response may finish during the drain, and is stopped after it. If it has begun
+      before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
+    - `background` runs after the response.
 
     Raises ValueError for values that are not allowed, and TypeError for an object without events. Exceptions of the
     stream are raised to the server: immediately if no data was sent, otherwise after the end of the body.

@@ -56,23 +56,24 @@ It may be asynchronous.
 class Runs(Checked, AsyncOnly):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
-    The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
-    same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
-    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds. A run that waits for
-    decisions is kept for `keep` seconds after its last question expires. At most `max_kept` ended runs are kept. A run
-    that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease`
-    is added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
-
-    After `shutdown` has begun, no new run starts. The end of the context begins the shutdown. The runs then have
-    `drain` seconds to finish (by default 0), or the `drain` of `shutdown`. An exception that ends the context skips
-    this time. Then the remaining runs are stopped. A stopped stream may take `grace` seconds to close. Then it is
-    cancelled.
-
-    When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
-    that continues it. If that fails, the next request for the run tries again. When the last question has expired, the
-    process in which the run waited also tries, at intervals. Waiting runs are stored with their events in `ledger`, the
-    ledger of the tools. They outlive the process in a `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such
-    runs itself, and needs no `ledger` here.
+    - `log` stores the events of the runs, by default in memory. With a `RedisStore`, all processes that use the same
+      server share their runs.
+    - `max_running` is the maximum number of runs that run in this process at the same time.
+    - `max_per_owner` is the maximum number of runs of one user that run at the same time. None means no limit.
+    - `keep` is the number of seconds for which an ended run is kept. A run that waits for decisions is kept for `keep`
+      seconds after its last question expires. At most `max_kept` ended runs are kept.
+    - `stop_when_abandoned`: a run that has had no reader for that many seconds is stopped. None means never. A caller
+      that waits for the result is not a reader. With a `RedisStore`, its `lease` is added to this time.
+    - `shutdown`: when it begins, no new run starts any more. The running runs have `drain` seconds to finish (default:
+      0), or the `drain` of `shutdown`. Then the remaining runs are stopped. The end of the context also begins the
+      shutdown. If an exception ends the context, the runs are stopped immediately.
+    - `grace` is the number of seconds that a stopped stream may take to close. Then it is cancelled.
+    - `resume` gets a waiting run when all its calls are decided or have expired, and returns the chat that continues
+      the run. If `resume` fails, the next request for the run tries again. When the last question has expired, the
+      process in which the run waited also tries, at intervals.
+    - `ledger` is the ledger of the tools. It stores waiting runs with their events. In a `SQLiteLedger` or
+      `PostgresLedger`, they outlive the process. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+    - `clock` returns seconds.
 
     Raises ValueError for a limit that is out of range, and for both `drain` and `shutdown`. Also raises ValueError for
     `resume` with neither a `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with an event
@@ -340,21 +341,23 @@ class Runs(Checked, AsyncOnly):
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
         """Decide about a call of a waiting run. Returns the run to read next.
 
-        While other calls are undecided, this is the waiting run. Its `decisions` holds the decisions that have arrived.
-        The decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its
-        log begins with the events of the waiting run. The same decision, made again, returns the same run. If another
-        process drives the continuation, the readers of the returned run get the new events after the continuation has
-        ended. With a `RedisStore`, they get each event immediately. If that process crashes or shuts down, its lease
-        expires, and another process may start the continuation again. Without a `RedisStore`, this also applies if that
-        process stops the continuation for lack of readers. A continuation that was stopped by a caller or has made new
-        calls is not started again. With a `RedisStore`, once the model has answered in a continuation, only `recover`
-        can continue it.
+        While other calls are undecided, the waiting run is returned. Its `decisions` holds the decisions that have
+        arrived. The decision about the last call starts a new run, the continuation, with the chat that `resume`
+        returns. The log of the continuation begins with the events of the waiting run. If the same decision is made
+        again, the same run is returned.
+
+        Another process may drive the continuation. With a `RedisStore`, the readers of the returned run get each event
+        immediately. Without it, they get the new events after the continuation has ended. If the driving process
+        crashes or shuts down, its lease expires. Another process may then start the continuation again. Without a
+        `RedisStore`, this may also happen after the driving process has stopped the continuation for lack of readers. A
+        continuation that was stopped by a caller or has made new calls is not started again. With a `RedisStore`, only
+        `recover` can continue a continuation in which the model has answered.
 
         A question that has expired counts as denied. When the last question has expired, the process that drove the
         waiting run starts the continuation. If that process has shut down, the next `find` or `latest` in another
         process starts the continuation.
 
-        If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
+        If the run is still running (`ask="now"`), its chat gets the decision, as with `Run.decide`.
 
         Raises `DecisionRefused` if the call does not wait for this decision, already has another decision, or has
         expired. Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat

@@ -83,7 +83,7 @@ class WaitingRuns:
         return None if row is None else row[0]
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Delete a stored run, the runs that it continues, and those that continue it."""
+        """Delete a stored run, the runs that it continues, and the runs that continue it."""
         await self._ledger.forget_run(run_id, owner=owner)
 
     async def save(self, run: Run, done: Done) -> bool:

@@ -401,9 +401,9 @@ async def serve_websocket(
     parsed in the event loop.
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
-    code `refused`. The same applies if the stream raises one of them before its first event. The log reports the type,
-    line and reason of the exception (`message_refused`). Any other exception is raised, and the websocket is closed
-    with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
+    code `refused`. The message is also refused if the stream raises one of them before its first event. The log reports
+    the type, line and reason of the exception (`message_refused`). Any other exception is raised, and the websocket is
+    closed with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that

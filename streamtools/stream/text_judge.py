@@ -64,16 +64,17 @@ _BETWEEN_TEXT = (Matched, Partial, Warning)
 class TextJudge(Checked):
     """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
-    `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters
-    before it in the same turn. With `release="sentences"`, a piece is a sentence or a line. If `release` is a number, a
-    piece ends at the first white space after that many characters. A piece that is still open after `wait` seconds is
-    judged without waiting for its end.
-
-    `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
-    seconds: `"open"` shows the piece, `"closed"` refuses it. At most `at_once` pieces are judged at the same time.
-    While `at_once` pieces wait for a decision, the source is not read. Otherwise, text appears at most `wait` plus
-    `timeout` seconds after its first character arrived. With `reasoning=True`, reasoning is also judged. Otherwise it
-    is shown without a judgment.
+    - `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters
+      before it in the same turn.
+    - `release`: with `"sentences"`, a piece is a sentence or a line. With a number, a piece ends at the first white
+      space after that many characters.
+    - `wait`: a piece that is still open after that many seconds is judged without waiting for its end.
+    - `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
+      seconds: `"open"` shows the piece, `"closed"` refuses it.
+    - `at_once` is the maximum number of pieces that are judged at the same time. While `at_once` pieces wait for a
+      decision, the source is not read. At other times, text appears at most `wait` plus `timeout` seconds after its
+      first character arrived.
+    - `reasoning`: if True, reasoning is also judged. Otherwise it is shown without a judgment.
 
     Raises ValueError for a value that is out of range.
     """
