@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from streamtools.errors import Code
+from streamtools.errors import CheckedStruct, Code
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
@@ -51,7 +51,7 @@ IdFactory = Callable[[], str]
 _made_here = re.compile(r"call_[\w-]{12}", re.ASCII)  # an id that `new_call_id` returned
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+class ToolCall(CheckedStruct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A complete, well-formed call.
 
     - `id` is unique in the run. `provider_id` is the id that the model or the provider sent, or None.

@@ -14,6 +14,8 @@ from functools import cache, wraps
 from types import CoroutineType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
+import msgspec
+
 
 class Code(StrEnum):
     """Stable codes of `error` and `warning` events. An interface may choose its reaction by code."""
@@ -272,13 +274,6 @@ def checked(function: _Callable) -> _Callable:
     return call  # type: ignore[return-value]  # it has the same parameters
 
 
-def check_calls(names: dict[str, Any]) -> None:
-    """Replace the public functions among the `names` of a module by `checked` functions."""
-    for name in names["__all__"]:
-        if isinstance(names.get(name), FunctionType):
-            names[name] = checked(names[name])
-
-
 class Checked:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
@@ -297,6 +292,19 @@ class Checked:
                 setattr(cls, name, checked(value))
 
 
+class _StructMeta(msgspec.StructMeta):
+    def __call__(self, *given: Any, **named: Any) -> Any:  # `self` is the class
+        try:
+            return super().__call__(*given, **named)
+        except TypeError:
+            _check_arguments(self.__name__, self, given, named)
+            raise
+
+
+class CheckedStruct(msgspec.Struct, frozen=True, metaclass=_StructMeta):
+    """A base class of structs that users make. Its messages are those of `Checked`."""
+
+
 _ACCEPTS_ANY_NAME = 8  # `inspect.CO_VARKEYWORDS`: the function has a parameter such as `**options`
 
 
@@ -306,10 +314,10 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
     own = ("self",) if known[:1] == ["self"] else ()
     if not accepts_any:
         check_names(f"{name}()", named, known[len(own) :])
-    if unnamed is not None and len(given) > len(unnamed):
+    if unnamed is not None and len(given) > len(unnamed) and len(known) > len(unnamed):
         names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
-        accepts = f"at most {len(unnamed) - len(own)} values" if unnamed[len(own) :] else "no value"
-        raise TypeError(f"{name}() takes {accepts} without a name; write {names}")
+        accepted = f"only {', '.join(unnamed[len(own) :])}" if unnamed[len(own) :] else "no value"
+        raise TypeError(f"{name}() takes {accepted} without a name; write {names}")
 
 
 @cache  # reading a signature takes as long as parsing a small call

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from streamtools.errors import check_number
+from streamtools.errors import CheckedStruct, check_number
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(CheckedStruct, frozen=True, kw_only=True):
     """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored."""
 
     call: int = 2 * 1024 * 1024

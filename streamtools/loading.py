@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from types import FunctionType
 from typing import Any
 
-from streamtools.errors import nearest
+from streamtools.errors import checked, nearest
 
 _ROOT = "streamtools"
 
@@ -26,8 +27,8 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 
     def find(name: str) -> Any:
         if name not in homes:
-            is_missing = not name.startswith("_") and find_spec(f"{package}.{name}") is None
-            advice = _import_of(name) if is_missing else None
+            is_module = "__path__" in names and find_spec(f"{package}.{name}") is not None
+            advice = None if is_module or name.startswith("_") else _import_of(name, package)
             missing = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(f"{missing}; write `{advice}`" if advice else missing)
         home = import_module(f".{homes[name]}", package)
@@ -35,6 +36,14 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
         return found
 
     return find, lambda: sorted({*names, *names["__all__"]})
+
+
+def check_calls(names: dict[str, Any]) -> None:
+    """Replace the public functions among the `names` of a module by `checked` functions. Missing names get advice."""
+    for name in names["__all__"]:
+        if isinstance(names.get(name), FunctionType):
+            names[name] = checked(names[name])
+    names["__getattr__"], _ = load_later(names["__name__"], {})
 
 
 class _ImportAdvice:
@@ -45,21 +54,22 @@ class _ImportAdvice:
         """Raise ModuleNotFoundError if an import statement is the caller and `_import_of` returns advice."""
         package, _, last = name.rpartition(".")
         is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
-        if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last)):
+        if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last, package)):
             raise ModuleNotFoundError(f"No module named {name!r}; write `{advice}`")
 
 
 sys.meta_path.append(_ImportAdvice)
 
 
-def _import_of(name: str) -> str | None:
+def _import_of(name: str, package: str) -> str | None:
     """Return the statement that imports a public name, or the most similar public name. None if no name is similar.
 
-    It reads the source files, because importing all modules takes long.
+    If several modules have the name, `package` is preferred. It reads the source files, because importing all modules
+    takes long.
     """
     homes = {"models": f"{_ROOT}.conversation"}
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
-    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi"):
+    for module in (package, _ROOT, *modules, f"{_ROOT}.outputs.asgi"):
         spec: Any = find_spec(module)
         source = spec.loader.get_source(module)
         exports = "".join(re.findall(r"^__all__ = \[([^\]]*)", source, re.MULTILINE))

@@ -15,7 +15,7 @@ except ImportError as error:
         "streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'", name=error.name
     ) from error
 
-from streamtools.errors import check_calls
+from streamtools.loading import check_calls
 from streamtools.serving.event_reader import OnDisconnect, Readable
 from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
 from streamtools.serving.requests import exception_handlers, read_body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamtools.errors import did_you_mean
+from streamtools.loading import check_calls
 from streamtools.recording.files import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes
@@ -37,3 +38,6 @@ class _Shipped(dict[str, Path]):
 def shipped() -> dict[str, Path]:
     """Return the paths of the recordings in this package, by name. They are recordings of a real model."""
     return _Shipped({path.stem: path for path in sorted(Path(__file__).with_name("shipped").glob("*.jsonl"))})
+
+
+check_calls(globals())

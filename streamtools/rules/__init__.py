@@ -7,7 +7,7 @@ pending.
 
 from __future__ import annotations
 
-from streamtools.errors import check_calls
+from streamtools.loading import check_calls
 from streamtools.rules.matcher import shown
 from streamtools.rules.ready_made import citations, credit_card, email, iban, keys, phone, urls
 from streamtools.rules.rule import Action, Rule, fail, mark, remove, replace, stop

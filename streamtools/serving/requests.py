@@ -7,9 +7,10 @@ garbage or frees values. So the number of JSON values in a body is limited as we
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
+from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -49,6 +50,7 @@ _log = Logger(__name__)
 _total_bytes = 0  # number of bytes in the bodies that are being received or parsed
 
 _INVALID = "Invalid request body."
+_SHUTTING_DOWN = "The server is shutting down."
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}  # the rest of the body is not read
 _Read = TypeVar("_Read")
 
@@ -130,22 +132,32 @@ def _too_large(limit: int, unit: str) -> HTTPException:
     return HTTPException(413, f"The request body may have at most {limit} {unit}.")
 
 
-def unavailable(message: str = "The server is shutting down.") -> Response:
+def unavailable() -> Response:
     """Return a response with the status 503 and the header `Retry-After`."""
-    return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
+    return PlainTextResponse(_SHUTTING_DOWN, 503, {"retry-after": str(RETRY_AFTER)})
 
 
-async def _respond(make: Callable[[str], Response], message: str, request: Any, error: Exception) -> Response:
-    return make(message or str(error))  # without a message, the client gets the error text
+def _as_text(request: object, refused: HTTPException) -> Response:
+    return PlainTextResponse(refused.detail, refused.status_code, refused.headers)
+
+
+async def _respond(status: int, message: str, request: Any, error: Exception) -> Response:
+    """Respond as the application does to an HTTPException. Without a message, the client gets the error text."""
+    headers = {"retry-after": str(RETRY_AFTER)} if status == 503 else None
+    respond = request.app.exception_handlers.get(HTTPException, _as_text)
+    refused = HTTPException(status, message or str(error), headers)
+    response: Response | Awaitable[Response] = respond(request, refused)
+    return await response if isawaitable(response) else response
 
 
 exception_handlers: dict[Any, Any] = {
-    Draining: partial(_respond, unavailable, "The server is shutting down."),
-    TooManyRuns: partial(_respond, unavailable, "Too many answers are in progress."),
-    OwnerUnreachable: partial(_respond, unavailable, ""),
-    RunNotFound: partial(_respond, partial(PlainTextResponse, status_code=404), ""),
-    DecisionRefused: partial(_respond, partial(PlainTextResponse, status_code=409), ""),
+    Draining: partial(_respond, 503, _SHUTTING_DOWN),
+    TooManyRuns: partial(_respond, 503, "Too many answers are in progress."),
+    OwnerUnreachable: partial(_respond, 503, ""),
+    RunNotFound: partial(_respond, 404, ""),
+    DecisionRefused: partial(_respond, 409, ""),
 }
 """Exception handlers for Starlette and FastAPI: 503 while no run can start or Redis does not answer, 404 for an unknown
-run, and 409 for a refused decision about a call.
+run, and 409 for a refused decision about a call. The body has the form of the framework's errors. In FastAPI, it is
+JSON with a `detail`.
 """

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 
-from streamtools.errors import check_calls
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.loading import check_calls
 from streamtools.sources.adapter import (
     Adapter,
     Frame,

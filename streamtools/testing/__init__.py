@@ -6,7 +6,7 @@ other tools from this package. It needs the extra `test` (pytest and hypothesis)
 
 from __future__ import annotations
 
-from streamtools.errors import check_calls
+from streamtools.loading import check_calls
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.fixture import RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws

@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import DecisionRefused, ToolInputError, described
+from streamtools.errors import CheckedStruct, DecisionRefused, ToolInputError, described
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import CallLedger
@@ -49,7 +49,7 @@ STOPPED = "the run was stopped before a decision arrived"
 """The reason of the `Deny` decision for a question of a waiting run that was stopped. The run is not continued."""
 
 
-class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve", forbid_unknown_fields=True):
+class Approve(CheckedStruct, frozen=True, tag_field="decision", tag="approve", forbid_unknown_fields=True):
     """The call may run.
 
     `digest` is the digest of the call that the approver saw. If it differs from the digest in the question, the
@@ -59,13 +59,13 @@ class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve", 
     digest: str | None = None
 
 
-class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny", forbid_unknown_fields=True):
+class Deny(CheckedStruct, frozen=True, tag_field="decision", tag="deny", forbid_unknown_fields=True):
     """The call must not run. The model reads the `reason`."""
 
     reason: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer", forbid_unknown_fields=True):
+class Answer(CheckedStruct, frozen=True, tag_field="decision", tag="answer", forbid_unknown_fields=True):
     """The call was executed elsewhere, for example in the front end.
 
     `result` is its result. `error` is the error message if it failed, otherwise None.

@@ -13,7 +13,7 @@ import msgspec
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, StreamToolsError
+from streamtools.errors import CheckedStruct, Code, StreamToolsError
 from streamtools.events import Error, Executed
 from streamtools.json_values import compact, well_formed
 
@@ -25,7 +25,7 @@ class ToolError(StreamToolsError):
     """An exception that a tool raises to fail its call. The model and the interface get its message unchanged."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+class ToolResult(CheckedStruct, frozen=True, kw_only=True):
     """A return value of a tool that has different results for the model and the interface.
 
     `model` is the result for the model, and `ui` the result for the interface. If only one is set, both get it. With
@@ -41,7 +41,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     stop: bool = False
 
 
-class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ToolOutcome(CheckedStruct, frozen=True, kw_only=True):
     """The outcome of one call. Each executed call has exactly one outcome.
 
     - `result` is the result for the interface, or None after an error. `text` is the result, or the error, as text for

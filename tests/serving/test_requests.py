@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import threading
@@ -15,6 +16,7 @@ import anyio
 import httpx
 import msgspec
 import pytest
+from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -210,16 +212,18 @@ RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound
 
 
 async def test_errors_of_runs_have_their_status() -> None:
-    """The client may repeat a request that was refused with 503."""
-    for error, status in RESPONSES.items():
+    """The client may repeat a request that was refused with 503. The body has the form of the framework's errors."""
+    for (error, status), framework in itertools.product(RESPONSES.items(), (Starlette, FastAPI)):
 
         async def fail(request: Request, error: type[Exception] = error) -> Response:
             raise error("The reason.")
 
-        app = Starlette(routes=[Route("/", fail)], exception_handlers=asgi.exception_handlers)
+        app = framework(routes=[Route("/", fail)], exception_handlers=asgi.exception_handlers)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
             answer = await client.get("/")
         assert (status, status == 503) == (answer.status_code, "retry-after" in answer.headers)
+        text = answer.text if framework is Starlette else answer.json()["detail"]
+        assert ("The reason." == text) == (error in (OwnerUnreachable, RunNotFound, DecisionRefused))
     assert RESPONSES.keys() == asgi.exception_handlers.keys()
 
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from streamtools.conversation.models.prefill import thinks
-from streamtools.errors import check_names, described, did_you_mean, has_methods
+from streamtools.errors import check_names, described, did_you_mean, has_methods, nearest
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System
 from streamtools.history.untrusted import neutralize_body
@@ -99,9 +99,12 @@ _OTHER_NAMES = dict.fromkeys(("url", "host", "endpoint", "api_base"), "base_url"
 _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", "max_retries": "retries"}
 """Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
+_FIELDS = ("temperature", "max_tokens", "max_completion_tokens")
+"""Body fields that most providers have. Servers ignore a misspelled one."""
+
 
 def check_body_fields(model: type, options: Iterable[str]) -> None:
-    """Raise TypeError if one of the `options` of a model is a misspelled parameter of its constructor.
+    """Raise TypeError if one of the `options` of a model is a misspelled parameter of its constructor, or of `_FIELDS`.
 
     No provider has an option with a name similar to a parameter. Other options are fields of the request body.
     """
@@ -109,7 +112,10 @@ def check_body_fields(model: type, options: Iterable[str]) -> None:
     parameters = sorted(annotated - {"model", "prefill", "options", "return"})
     homes = {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
     wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}
-    check_names(model.__name__, wrong, parameters, homes)
+    for name in {*options} - {*_FIELDS}:
+        if name.islower() and nearest(name, _FIELDS, cutoff=0.85):  # "min_tokens" and "maxTokens" exist elsewhere
+            wrong.add(name)
+    check_names(model.__name__, wrong, [*parameters, *_FIELDS], homes)
 
 
 def origin_of(model: object) -> Origin:
