@@ -25,7 +25,9 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     assert "🔧 Executed add → 41.5 (" in shown.out
     assert "\n\n17.5 plus 24 is 41.5.\n\n✔ finished (stop)" in shown.out
     assert "\n\n###### Note\n\nDo not let it boil.\n\n### Summary\n\n" in shown.out
-    assert [0, 0, 0] == [shown.out.count(text) for text in ("~~~tool_call", "###:", '{"')]
+    hidden = [line for line in shown.out.splitlines() if line.startswith("  hidden from users: ")]
+    for place in (str(hidden), shown.out):
+        assert [1, 1, 4] == [place.count(text) for text in ("~~~tool_call", "###:", '{"')]
     assert 3 == shown.out.count("✔ finished (stop)")
 
 

@@ -78,7 +78,7 @@ async def test_the_options_are_sent(tmp_path: Path) -> None:
     options = ("--system", "Be brief.", *DEMO)
     async with Provider(saying("Three."), saying("Three.")) as server:
         await ask(tmp_path, "--url", server.url, *options)
-        await ask(tmp_path, "--url", server.url, *options, "--dialect", "tilde_fence", "--few-shot")
+        await ask(tmp_path, "--url", server.url, *options, "--dialect", "tilde_fence")
     native, taught = server.bodies
     assert "m" == native["model"]
     assert ["get_weather", "add"] == [each["function"]["name"] for each in native["tools"]]
@@ -86,7 +86,6 @@ async def test_the_options_are_sent(tmp_path: Path) -> None:
     assert "tools" not in taught
     assert taught["messages"][0]["content"].startswith("Be brief.")
     assert "~~~tool_call" in taught["messages"][0]["content"]
-    assert {"role": "user", "content": "What does get_weather say about Berlin?"} in taught["messages"]
 
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
@@ -104,8 +103,6 @@ async def test_the_proxy_of_the_environment_is_used(
     ("options", "reason"),
     [
         (("--url", "localhost:8000"), "`base_url` must begin with http:// or https:// and a host"),
-        (("--few-shot", *DEMO), "--few-shot shows calls of --tools in a --dialect, and needs both"),
-        (("--few-shot", "--dialect", "tilde_fence"), "--few-shot shows calls of --tools in a --dialect"),
         (("--dialect", "klingon"), "no dialect 'klingon'; there are hash_marker"),
         (("--dialect", "auto"), "expected one dialect, got 'auto'"),
         (("--dialect", ""), "expected one dialect, got ''"),

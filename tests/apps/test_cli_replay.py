@@ -69,6 +69,7 @@ def test_without_tools_calls_are_reported_and_stay_pending(capsys: pytest.Captur
     assert (
         "I will look up the weather in Paris.\n\n"
         "🔧 Waiting for tool call completion...\n"
+        '  hidden from users: ~~~tool_call {"name": "get_weather", "arguments": {"city": "Paris"}} ~~~\n'
         '→ get_weather(city="Paris")\n\n'
         "One moment, please.\n\n"
         "■ pending (stop) · 1 call: 1 pending · 181 tokens in, 45 tokens out · "
@@ -127,7 +128,8 @@ def test_only_calls_in_enabled_dialects_are_parsed(
 ) -> None:
     assert 0 == main(["replay", str(_SHIPPED["hash-call"]), "--speed", "0", "--dialects", dialects])
     shown = capsys.readouterr().out
-    assert (calls == 0) == ("###:{" in shown)
+    assert (calls == 1) == ("\n  hidden from users: ###:{" in shown)
+    assert 1 == shown.count("###:{")
     assert (calls == 1) == ("→ add(a=17.5, b=24)" in shown)
 
 
@@ -136,7 +138,8 @@ def test_a_raw_capture_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture
     data = b'data: {"unknown":1}\n\n' + sse('Look: ###:{"tool":"a"}', " there") + b"data: [DONE]\n\n"
     assert 0 == main(["replay", save(tmp_path, data)])
     shown = capsys.readouterr().out
-    assert shown.startswith("Look: \n🔧 Waiting for tool call completion...\n→ a()\n there\n\n■ pending (stop)")
+    call = '  hidden from users: ###:{"tool":"a"}\n→ a()\n'
+    assert shown.startswith(f"Look: \n🔧 Waiting for tool call completion...\n{call} there\n\n■ pending (stop)")
     assert "· 1 call: 1 pending ·" in shown
 
 

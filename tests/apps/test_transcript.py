@@ -82,11 +82,12 @@ def test_text_is_written_immediately() -> None:
 WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
     "a call between paragraphs keeps their blank lines": (
         (Text("Above.\n\n"), *call_events(), Text("\n\nBelow.")),
-        'Above.\n\n🔧 Waiting for tool call completion...\n→ get_weather(city="Oslo")\n\nBelow.',
+        "Above.\n\n🔧 Waiting for tool call completion...\n"
+        '  hidden from users: ###:{}\n→ get_weather(city="Oslo")\n\nBelow.',
     ),
     "a call in a line breaks the line": (
         (Text("Look: "), Call(_WEATHER), Text("there.")),
-        'Look: \n→ get_weather(city="Oslo")\nthere.',
+        'Look: \n  hidden from users: ###:{}\n→ get_weather(city="Oslo")\nthere.',
     ),
     "tools are reported below the text": (
         (

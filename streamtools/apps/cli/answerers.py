@@ -17,7 +17,7 @@ from streamtools.apps.cli.demo import TOOLS, model_names, recorded_chat
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client
 from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
-from streamtools.conversation import RequestOptions, ScriptedModel, chat
+from streamtools.conversation import ScriptedModel, chat
 from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
 from streamtools.history import Message, System, User
@@ -76,8 +76,9 @@ class RecordedAnswers(Answerer):
         return PageAnswer(recorded_chat(path, question, self._tools, self._speed), path)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
+        words = question.casefold().split()
         for name, _, recorded in self.suggestions:
-            if name == suggestion or (suggestion is None and _words(recorded) == _words(question)):
+            if name == suggestion or (suggestion is None and recorded.casefold().split() == words):
                 return self.recordings[name]
         return None
 
@@ -92,10 +93,6 @@ def _read_head(path: Path) -> ExchangeHead:
         raise CommandError(str(error)) from None
 
 
-def _words(text: str) -> list[str]:
-    return text.casefold().split()
-
-
 class ModelAnswerer(Answerer):
     """Answers questions with the model of the command line. Records its responses in `directory` for the debugger."""
 
@@ -107,7 +104,7 @@ class ModelAnswerer(Answerer):
         self._paths: deque[Path] = deque()
         try:
             self._model = make_client(args)
-            self._chat([], self._model)
+            self._chat([User("Hello")], self._model)
         except (ValueError, ImportError, httpx.InvalidURL) as error:  # wrong URLs, keys or options, or missing packages
             raise CommandError(str(error)) from error
         self.label = f"{args.model} at {redact_url(self._model.url)}"
@@ -124,13 +121,11 @@ class ModelAnswerer(Answerer):
 
     def _chat(self, messages: Sequence[Message], model: HTTPModel) -> chat:
         args = self._args
-        taught = args.dialect is not None and self._tools is not None
         return chat(
             model,
             [System(args.system), *messages] if args.system else messages,
             tools=self._tools,
             dialects=None if args.dialect is None else (args.dialect,),
-            request=RequestOptions(teach="always" if taught else "auto", few_shot=args.few_shot),
             approvals=ApprovalOptions(ask="now"),
             parser=ParserOptions(call_deltas=True),
         )

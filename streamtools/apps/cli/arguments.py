@@ -18,8 +18,7 @@ SERVE_SPEED = 0.4  # slower than recorded, because the model wrote 150 tokens pe
 
 _EXIT_STATUS = """\
 Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
-or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why. There is no line if the
-reader of the output, such as `head`, has ended.
+or a file is invalid; 130 if interrupted. One line on standard error says why it is not 0.
 """
 
 
@@ -135,7 +134,6 @@ def _add_model_options(parser: ArgumentParser) -> None:
     dialect_help = "teach the model to write calls as text in this dialect (default: native calls of the API)"
     add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect_help)
     _add_tools(parser)
-    add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")
 
 
@@ -143,8 +141,6 @@ def _check_model_options(args: Namespace) -> None:
     """Raise CommandError if the model's name is blank, or if options cannot be combined."""
     if args.model is not None and not args.model.strip():
         raise CommandError(f"--model must name a model, got {args.model!r}")
-    if args.few_shot and (args.dialect is None or args.tools is None):
-        raise CommandError("--few-shot shows calls of --tools in a --dialect, and needs both")
     if args.model is not None and args.files:
         raise CommandError("pass either FILE or --model: a file is played, a model answers")
     if args.model is None:

@@ -129,7 +129,7 @@ async def _demo(names: list[str], speed: float, transcript: Transcript, errors: 
         transcript.summarize(stream.result, time.perf_counter() - start)
         status = max(status, errors.report_result(name, stream.result))
     if len(names) == len(FEATURED):
-        transcript.remark("streamtools demo --all also plays calls in code blocks, a call that is cut off, …")
+        transcript.remark("`streamtools demo --all` plays more. `streamtools serve` is a chat page (extra: web).")
     return status
 
 

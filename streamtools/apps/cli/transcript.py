@@ -76,6 +76,8 @@ class Transcript:
                 if active:
                     self._notice("text", _text_of(event), "dim")
             case events.Call(call):
+                if call.raw:
+                    self._notice("text", f"  hidden from users: {crop(one_line(call.raw), MAX_VALUE)}", "dim")
                 self._notice("text", f"→ {_format_call(call)}", "cyan")
             case events.Executing(call):
                 self._tool_names[call.id] = one_line(call.name)

@@ -112,9 +112,8 @@ def check_body_fields(model: type, options: Iterable[str]) -> None:
     parameters = sorted(annotated - {"model", "prefill", "options", "return"})
     homes = {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
     wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}
-    for name in {*options} - {*_FIELDS}:
-        if name.islower() and nearest(name, _FIELDS, cutoff=0.85):  # "min_tokens" and "maxTokens" exist elsewhere
-            wrong.add(name)
+    # "min_tokens" and "maxTokens" are fields of some servers.
+    wrong |= {name for name in {*options} - {*_FIELDS} if name.islower() and nearest(name, _FIELDS, cutoff=0.85)}
     check_names(model.__name__, wrong, [*parameters, *_FIELDS], homes)
 
 
