@@ -341,7 +341,7 @@ class AsyncOnly:
     if not TYPE_CHECKING:  # if a type checker saw these methods, it would not report the uses
 
         def __iter__(self) -> Never:
-            raise TypeError(f"write `async for`, or `await`: {type(self).__name__} is asynchronous")
+            raise TypeError(f"write `await`, or `async for` inside `async with`: {type(self).__name__} is asynchronous")
 
         def __enter__(self) -> Never:
             raise TypeError(f"write `async with`: {type(self).__name__} is asynchronous")

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, Checked, Code, ToolCallFailed, ToolFailed, ToolTimeout
 from streamtools.json_values import writable
-from streamtools.logs import Logger, loggable, reason_of
+from streamtools.logs import Logger
 from streamtools.tools.results import ToolOutcome, write
 
 log = Logger(__name__)
@@ -300,7 +300,6 @@ async def _begin(
         if entry is not None and isinstance(error, TimeoutError):
             text = f"{name} runs for this call in another process and did not finish within {seconds:g} seconds"
             raise ToolTimeout(call.name, text) from error
-        log.error("ledger_not_read", call_id=call.id, **loggable(error), reason=reason_of(error))
         if not is_new or entry is not None:  # an earlier attempt or another process may have run the call
             raise OutcomeUnknown(call.name, f"the ledger cannot tell whether {name} has run for this call") from error
         raise ToolFailed(call.name, f"{name} was not run: its call could not be recorded in the ledger") from error

@@ -444,15 +444,17 @@ async def _notify(on_result: OnToolResult, outcome: ToolOutcome) -> None:
 def _logged(outcome: ToolOutcome) -> ToolOutcome:
     """Return the outcome, and log it without arguments or results.
 
-    The log has a traceback for a bug of the tool: an invalid return value, or any exception except `ToolError`.
+    The log has a traceback for a failure of the ledger, and for a bug of the tool: an invalid return value, or any
+    exception except `ToolError`.
     """
     assert outcome.error is not None
     values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
     if outcome.error is Code.UNKNOWN_TOOL:  # the text lists the tools, and suggests one
         values["advice"] = outcome.text[:300]
     elapsed = round(outcome.elapsed, 6)
-    is_expected = isinstance(outcome.exception, ToolError | ToolFailed | None)
-    if outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT) and not is_expected:
+    without_cause = isinstance(outcome.exception, OutcomeUnknown) and outcome.exception.__cause__ is None
+    is_expected = without_cause or isinstance(outcome.exception, ToolError | ToolFailed | None)
+    if outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT, Code.OUTCOME_UNKNOWN) and not is_expected:
         log.error("tool_call_failed", outcome.exception, **values, elapsed=elapsed)
     else:
         log.warning("tool_call_failed", **values, elapsed=elapsed)

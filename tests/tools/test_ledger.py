@@ -22,10 +22,11 @@ import pytest
 import structlog.testing
 
 from conformance.ledger_laws import MakeLedger, assert_ledger_laws
-from streamtools import RunnerOptions, Tool, ToolError, ToolOutcome, ToolStream, sources, tool
+from streamtools import ApprovalOptions, RunnerOptions, Tool, ToolError, ToolOutcome, ToolStream, sources, tool
 from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
-from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger
+from streamtools.tools import Approve, CallLedger, Claim, MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger
+from streamtools.tools.approvals import Question, Suspension
 from streamtools.tools.ledger import NO_LEASE, Entry
 from tests.support.cases import cases
 from tests.support.postgres import PostgresServer
@@ -200,6 +201,24 @@ async def test_an_outcome_that_cannot_be_recorded_is_unknown_later() -> None:
     assert "error n0 outcome_unknown" in story(again)
     assert ["Ann"] == paid
     assert "secret" not in repr(logs)
+    assert not any("exception" in each for each in logs)
+
+
+async def test_the_log_says_why_an_outcome_is_unknown() -> None:
+    """A call of a suspended run may have run in another process, and the ledger was not opened."""
+    call = ToolCall(id="n0", name="pay", arguments={}, dialect="native")
+    waiting = Suspension(run_id="r", questions=[Question(call=call, digest=call.digest, approval=True)])
+    stream = ToolStream(
+        sources.events([]),
+        tools=[tool(name="pay")(lambda: "paid")],
+        resume=waiting,
+        approvals=ApprovalOptions(decisions={"n0": Approve()}),
+        runner=RunnerOptions(ledger=RedisLedger("redis://127.0.0.1:1")),
+    )
+    with structlog.testing.capture_logs() as logs:
+        async with stream as events:
+            assert "error n0 outcome_unknown" in story([event async for event in events])
+    assert "Enter the ledger before you use it" in logs[0]["exception"]
 
 
 # Crashes.
