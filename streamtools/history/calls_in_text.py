@@ -1,4 +1,4 @@
-"""Converts calls, and results of calls in text, to plain text in a history.
+"""Converts two things in a history to plain text: native calls, and the results of calls in text.
 
 Request formats have no field for the result of a call in text. So these results become user messages, and this module
 also recognizes them in user messages. For requests without tools, it writes native calls as text.
@@ -34,8 +34,9 @@ def calls_as_text(
 ) -> list[Message]:
     """Return the history with native calls as text, for a request without tools.
 
-    Calls and results are written in the form of `dialect`. If it is None, a call becomes a line that no dialect parses
-    as a call. Text in names and arguments that one of the `reserved` dialects would parse is neutralized.
+    Calls are written in the form of `dialect`. Their results are marked, so that `results_as_text` writes them in the
+    same form. If `dialect` is None, a call becomes the line `(called NAME with ARGUMENTS)`. Text in names and arguments
+    that one of the `reserved` dialects would parse is neutralized.
     """
     written: list[Message] = []
     for message in history:
@@ -71,10 +72,11 @@ def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect
 def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with the results of calls in text as user messages.
 
-    Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
-    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, the whole history is
-    neutralized, except the words of the user and of the model. The next user message is appended to the results,
-    because many chat templates require that user and assistant messages alternate.
+    Each result becomes one block of text, in the form of its call's dialect. If that dialect is not in `dialects`, the
+    block is `NAME: TEXT`. If `dialects` are given, the history is neutralized, except the texts that
+    `untrusted.IN_HISTORY` lists: for example the words of the user and of the model, and the results of tools with
+    `neutralize=False`. The next user message is appended to the results, because many chat templates require that user
+    and assistant messages alternate.
     """
     written: list[Message] = []
     text = ""  # the text of the results if the last message in `written` holds results, otherwise ""
@@ -98,11 +100,12 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
 
 
 def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
-    """Return the history with text that looks like a call neutralized, if the history contains native calls.
+    """Neutralize the text in the model's turns that looks like a call, if the history contains native calls.
 
-    A model that makes native calls only quotes such text. The text of the next model is parsed with `dialects`, and a
-    repeated quotation must not become a call. A turn is not changed if it has calls in `in_text`, or if the next user
-    message begins with the result of a call in text. In these cases, the text contains real calls.
+    Returns the history. If a model makes native calls, text that looks like a call is a quotation. The text of the next
+    model is parsed with `dialects`, and a repeated quotation must not become a call. A turn is not changed if it has
+    calls in `in_text`. It is not changed, either, if the next message is a user message that begins with the result of
+    a call in text. In these cases, the text contains real calls.
     """
     if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history
@@ -145,11 +148,11 @@ def neutralize_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialect
 def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Remove from `in_text` the calls that are answered in a later user message, and return the history.
 
-    A user message answers a call if it contains the start of a result of the same tool, in the form of the call's
-    dialect. Two calls of one tool need two such results.
+    A user message answers a call if it contains the start of a result in the form of the call's dialect. If the form
+    contains the name of the tool, this name must be equal. Two calls need two such results.
     """
     checked: list[Message] = []
-    last: int | None = None  # the index of the last turn with calls in text
+    last: int | None = None  # the index of the last turn, or None if it has no calls in text
     answered: set[str] = set()
     for message in history:
         if isinstance(message, Assistant):
@@ -165,7 +168,7 @@ def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]
 
 
 def _answered_in(text: str, calls: list[ToolCall], dialects: Sequence[Dialect]) -> set[str]:
-    """Return the ids of the calls whose results a user message with this text contains."""
+    """Return the ids of the calls that a user message with this text answers."""
     found: set[str] = set()
     used: Counter[str] = Counter()
     for call in calls:
@@ -183,7 +186,7 @@ def _opening(dialect: Dialect, name: str) -> str:
 
     White space in the start matches any white space.
     """
-    # Results with different texts have only their start in common.
+    # The start of a result is the text with which results of different texts begin.
     written = (dialect.write_result(name, text) for text in ("a", "1", "{}", "[]"))
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*written, strict=False))
     opening = "".join(chars[0] for chars in shared).strip()

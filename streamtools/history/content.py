@@ -15,8 +15,8 @@ from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
-# Matches only URLs in which all parsers find the same host: without backslashes, escapes, or characters that some
-# parsers replace.
+# Matches only URLs in which all parsers find the same host. Before the path, they contain no backslashes. Their host
+# contains no escapes, and no characters that some parsers replace.
 _WEB_URL = re.compile(
     r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,
@@ -67,8 +67,8 @@ def is_typed(part: Mapping[str, Any]) -> bool:
 def accept_from_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part that a client sent, with its known fields only, or None if it must be dropped.
 
-    Allowed are texts, images and audio with their data, files with their data, and images at a web address. A reference
-    to an uploaded file is dropped, because the client may not be allowed to read that file.
+    Allowed are texts, images at a web address, and images, audio and files that contain their data. A reference to an
+    uploaded file is dropped, because the client may not be allowed to read that file.
     """
     match part:
         case {"type": "text", "text": str() as text}:

@@ -229,7 +229,7 @@ def as_frame(item: object) -> Frame | None:
     reads the same events from objects as from bytes, including fields that the SDK does not know.
 
     Data that nests too deep to be serialized as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource`
-    for an object that contains values other than JSON, because it does not come from a provider.
+    for an object with values that cannot be written as JSON. Such an object does not come from a provider.
     """
     data, event = getattr(item, "data", None), getattr(item, "event", None)
     if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
@@ -273,8 +273,8 @@ class PairJoiner:
     JSON may escape a character above U+FFFF as two surrogates. A server that streams token by token may send these in
     two deltas.
 
-    `half` is the buffered first half of a pair, or empty. If the second half does not follow, it becomes U+FFFD. Set
-    `half` to an empty string if the provider repeats the whole text.
+    `half` is the buffered first half of a pair, or empty. If the second half does not follow, the buffered half becomes
+    U+FFFD. Set `half` to an empty string if the provider repeats the whole text.
     """
 
     __slots__ = ("half",)
@@ -342,10 +342,11 @@ class OpenCall:
         limits: Limits,
         repeat: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     ) -> None:
-        """Append U+FFFD if half of a surrogate pair is buffered, and the end of the call.
+        """Append the end of the call, and before it U+FFFD if half of a surrogate pair is buffered.
 
-        The field `given` is ignored if arguments arrived in pieces. `repeat` receives the arguments of the call, and
-        returns the value of the field `own`. It is not called with invalid arguments.
+        The field `given` is ignored if arguments arrived in pieces. `repeat` receives the arguments, or {} if deltas
+        have reported them. It returns the value of the field `own`. If the other arguments are invalid, `repeat` is not
+        called.
         """
         self.add(self.pair_joiner.close(), events, limits.call)
         given = ("".join(self.pieces) or None) if self.length else self.given
@@ -433,12 +434,12 @@ class Adapter(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether the whole answer or an error has arrived. It is then no error if the transport breaks off."""
+        """Whether the whole answer or an error has arrived. A connection that is lost later is not an error."""
         return self._over
 
     @abstractmethod
     def take(self, item: object) -> list[SourceEvent]:
-        """Return the events that `item` completes. It may be bytes, a server-sent event, a dict or an SDK object.
+        """Return the events that `item` completes. `item` is bytes, a server-sent event, a dict or an SDK object.
 
         Raises `UnreadableSource` for an object of another type.
         """
@@ -451,17 +452,17 @@ class Adapter(ABC):
     def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes. A second call returns none.
 
-        `cause` says why the transport broke off. It is None if the transport ended normally. If it is a text, and the
-        stream has not `ended`, the last event is an error. If it is a `SourceError`, which describes an exception of
-        the provider's SDK, it is the last event, unless an error or a terminator has arrived.
+        `cause` says why the transport broke off. It is None if the transport ended normally. If `cause` is a text, and
+        the stream has not `ended`, the last event is an error. A `SourceError` describes an exception of the provider's
+        SDK. It becomes the last event even if the stream has `ended`, but not after an error or a terminator.
         """
 
 
 class FrameAdapter(Adapter):
     """The base of adapters whose formats consist of frames. Subclasses read one frame at a time.
 
-    `name` is the name of the wire format in `ADAPTERS`. `_text` joins characters of the answer that the provider has
-    cut into two pieces, and `_thought` those of the reasoning.
+    `name` is the name of the wire format in `ADAPTERS`. The provider may have cut a character into two pieces. `_text`
+    joins such characters of the answer, and `_thought` joins such characters of the reasoning.
     """
 
     name: ClassVar[str] = ""
@@ -472,7 +473,7 @@ class FrameAdapter(Adapter):
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
-        # The description of the first event that is not understood and has another format, and advice or None.
+        # Describes the first event that is not understood and has another format. The second item is advice, or None.
         self._other_format: tuple[str, str | None] | None = None
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
@@ -547,7 +548,8 @@ class FrameAdapter(Adapter):
     def _wrong_format_error(self, events: list[SourceEvent]) -> SourceError | None:
         """Return an error if the stream has another format, else None.
 
-        It has another format if `_other_format` is set, and neither the earlier data nor `events` were understood.
+        The stream has another format if `_other_format` is set, and neither the earlier data nor `events` were
+        understood.
         """
         if self._other_format is None or self._understood or _is_understood(events):
             return None
@@ -561,7 +563,7 @@ class FrameAdapter(Adapter):
         return SourceError(f"{message}, and the stream begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append buffered data, such as the first half of a cut character, because no more data arrives."""
+        """Append buffered data, because no more data arrives. Half of a cut character becomes U+FFFD."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
@@ -626,7 +628,7 @@ class FrameAdapter(Adapter):
             self._pass_not_understood(frame, value, events)
 
     def _pass_not_understood(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Forward a value that is not understood. It may show that the stream has another format, which is recorded."""
+        """Forward a value that is not understood. If it shows that the stream has another format, record this."""
         self._note_other_format(frame.event, value)
         self._pass_raw(value, events)
 
@@ -818,7 +820,7 @@ class Source:
 
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
-        """The provider's message format and its host, or None. The third value is None: a source knows no model."""
+        """The provider's message format and host, each of which may be None, and None for the model."""
         return self._adapter.format, self._transport.host, None
 
     @property

@@ -1,8 +1,8 @@
 """Defines the `ToolContext`, the object through which a running tool accesses its call.
 
 The parameter that is annotated with this type receives it: `def search(query: str, context: ToolContext)`. The
-parameter may have any name, and the model does not see it. Tools in coroutines and in threads get the same class. A
-tool in a thread may use its attributes and its method `progress`, which passes the data to the event loop.
+parameter may have any name, and the model does not see it. Tools in coroutines and in threads get the same class. In a
+thread, a tool may use the attributes of the context, and `progress`, which passes the data to the event loop.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class ToolContext(Generic[State]):
     def progress(self, data: Any) -> Awaitable[None]:
         """Send progress to the interface. The model does not see it. `data` is any value that JSON can express.
 
-        In a coroutine, await the returned object. In a thread, a call is enough: the method returns after the interface
-        has received the progress. In a thread, it raises `CallEnded` if the call has ended, so that the thread also
-        ends.
+        In a coroutine, await the returned object. In a thread, a call is enough: the method returns when the progress
+        is in the buffer of the run and the buffer has room. In a thread, the method raises `CallEnded` if the call has
+        ended, so that the thread also ends.
         """
         if self.report is discard:
             return Completed()

@@ -48,9 +48,10 @@ class PostgresLedger(SQLLedger):
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `connections`
-    is the maximum number of open connections. A ledger must be used in one event loop only. Use it with `async with`,
-    or call `aclose()`, to close idle connections. By default, times come from the clock of the database server. `clock`
-    can replace it: a function that returns seconds since 1970. The clocks of all processes must then agree.
+    is the maximum number of open connections. If calls are cancelled while they connect, more connections may be open
+    until `connect_timeout`. A ledger must be used in one event loop only. Use it with `async with`, or call `aclose()`,
+    to close idle connections. By default, times come from the clock of the database server. The function `clock`, which
+    returns seconds since 1970, can replace this clock. The clocks of all processes must then agree.
 
     Raises the errors of psycopg: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError`
     from its methods if the server cannot be reached.

@@ -32,7 +32,7 @@ To add a dialect:
    follow the marker. It distinguishes a call from a mention of the marker. The grammars are in
    `streamtools.parsing.bodies`. `reserved` holds the texts that a tool result must not contain. `Opener`, `Tag` and
    `Dialect` in `base` document the other fields.
-3. In `table`, add the id to the family module. Add the models to `model_names`.
+3. Add the id to the entry of its family module in `table`. Add the models to `model_names`.
 4. Describe the markers in `tests/families`, for the property tests. Run `python -m tests.whole.dialects_page` to
    generate the documentation. Then run `python -m conformance run --dialect my_model_json`.
 

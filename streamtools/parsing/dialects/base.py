@@ -47,7 +47,7 @@ class Opener:
     auto: bool | Where = True
     """True if `dialects="auto"` includes this opener.
 
-    It is False if another dialect of `"auto"` already reads this marker, for example. A value such as
+    It is False, for example, if another dialect of `"auto"` already reads this marker. A value such as
     `"line_start"` includes the opener and replaces `where`. This makes the search for a marker cheaper if the marker
     begins with a letter.
     """
@@ -107,8 +107,8 @@ class Tag:
 class NearMiss:
     """A faulty form of an opener: text that looks like a call but is not. It is kept as text, with a warning.
 
-    `message` is the text of the warning. The last of `parts` is the character that makes the text a near miss. To keep
-    search in prose fast, a near miss must begin with the first character of an opener, or have `where="line_start"`.
+    `message` is the text of the warning. The text is a near miss as soon as all `parts` match. To keep the search in
+    prose fast, a near miss should begin with the first character of an opener, or have `where="line_start"`.
     """
 
     parts: tuple[Part, ...]
@@ -148,9 +148,9 @@ class Dialect:
     strays: tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...] = ()
     """Tags that belong inside a call. After a call, they show that a value contained its own closing tags.
 
-    The complete calls of the turn that may contain such a value then become errors, because their arguments may be
-    incomplete. Each item is a pair: the tags, and the end of the text after the tags, which is also hidden. If the end
-    is (), only the tags are hidden.
+    All complete calls of the turn then become errors if they may contain such a value: their arguments may be
+    incomplete. Each item is a pair of tags and an end. The tags and the text after them are hidden, up to the end. If
+    the end is (), only the tags are hidden.
     """
     space_at_start: bool = False
     """True if a space before a tag or a call at the start of a message is hidden."""
@@ -270,7 +270,7 @@ After a special token that always begins a call, it makes the call malformed.
 
 
 def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]:
-    """Return openers that recognize the opening `tag` of a wrapper before a sentence and one of `calls`.
+    """Return openers that recognize the opening `tag` of a wrapper if a sentence and then one of `calls` follow.
 
     The tag is hidden, and the sentence is shown. `calls` are the openers of the calls themselves.
     """

@@ -4,8 +4,9 @@
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-If a docstring names a model, the source is its chat template. Some dialects also read a tag of another dialect. The
-opener for this tag, or the whole dialect, then has `auto=False`, so that `"auto"` includes each tag only once.
+If a docstring names a model and no source, the source is the model's chat template. Some dialects also read a tag of
+another dialect. The opener for this tag, or the whole dialect, then has `auto=False`, so that `"auto"` includes each
+tag only once.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A message consists of numbered content blocks. Each block starts, grows by deltas and stops. The start gives the kind of
 the block. Each delta has a `type`. The name of the server-sent event repeats the `type` of its data and may be missing.
 
-Some blocks are forwarded unchanged when they are complete, because the next request must contain them: results of tools
-that Anthropic runs, fallbacks to another model, and compaction. The container of code execution is forwarded in the
-same way. Citations are forwarded as data about their text.
+Results of tools that Anthropic runs, fallbacks to another model, and compaction are blocks that the next request must
+contain. They are forwarded unchanged when they are complete. The container of code execution is also forwarded.
+Citations are forwarded as data about their text.
 
 Real streams have these peculiarities:
 
@@ -17,8 +17,8 @@ Real streams have these peculiarities:
 - The helper of Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
 
 When a gateway retries a request, a second attempt may follow the beginning of the first attempt. The stream then fails
-if text was reported, because visible text cannot be withdrawn. It also fails if a complete call was reported that
-Anthropic does not run, because the call would run twice. Otherwise, the second attempt replaces the first.
+if text was reported, because visible text cannot be withdrawn. It also fails if a complete call was reported and
+Anthropic does not run this call: the call would run twice. Otherwise, the second attempt replaces the first.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Block(OpenCall):
     def fields_to_repeat(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the fields of a call that the next request must repeat, or None if there are none.
 
-        If Anthropic runs the call, these are all fields of its block. Otherwise, the fields that the event of the call
-        holds are excluded.
+        If Anthropic runs the call, these are the fields of its block, except null fields and a direct `caller`. For
+        other calls, the fields that the event of the call holds are also excluded.
         """
         fields = {name: value for name, value in self.item.data.items() if value is not None and value != _DIRECT}
         if self.executed:
@@ -115,7 +115,11 @@ class Anthropic(FrameAdapter):
                 self._report_or_pass(frame, event, events)
 
     def _restart(self, events: list[SourceEvent]) -> None:
-        """Handle a second message. Drops the first attempt, or fails if text or a complete call of it was reported."""
+        """Handle a second message.
+
+        Fails if text of the first attempt, or a complete call that Anthropic does not run, was reported. Otherwise
+        drops the first attempt.
+        """
         message = "the provider began its answer again in mid-stream"
         if self._has_reported:
             self._fail(Fault(message, "message_start", None), events)
@@ -183,7 +187,7 @@ class Anthropic(FrameAdapter):
 
     @property
     def _has_room(self) -> bool:
-        """Whether another block may be opened: as many as calls are allowed, plus one for thinking."""
+        """Whether another block may be opened. At most `Limits.calls` blocks may be open, plus one for thinking."""
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
@@ -210,7 +214,7 @@ class Anthropic(FrameAdapter):
     def _add_to_block(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged.
 
-        `size` is the size of the delta in bytes. Data beyond `Limits.text` is dropped.
+        `size` is the size of the event's data in bytes. Data beyond `Limits.text` is dropped.
         """
         block.length += size
         if block.length > self._limits.text:

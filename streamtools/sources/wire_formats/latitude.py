@@ -7,19 +7,19 @@ chain. The event `provider-event` holds a part of the AI SDK's stream of one tur
 - The documentation shows `{"type": "latitude-event", "data": …}`.
 - Proxies send `{"type": "event", "event": "latitude-event", "data": …}`, and short events that only they define.
 
-The names of events and fields differ between versions. `_convert` knows all names of events. Each field is read under
-all its names.
+The names of events and fields differ between versions. `_read` and `_convert` know all names of events. Each field is
+read under all its names.
 
 Calls are buffered until their turn ends (`BufferedCalls`). The service has run a call if the call has
 `providerExecuted`, or if its result follows in the same turn. All other calls are reported with `answerable=False`,
 because the service accepts no results. Older servers send calls only in the event that ends a turn, or in
 `tools-requested`.
 
-Every event of the chain repeats the whole conversation, which `raw` events omit. After a provider's `error` part, a
-`chain-error` with more details may arrive. The adapter therefore stores the error of the part. It reports the stored
-error at the end of the turn, the chain or the stream. If a `chain-error` arrives first and has a message, the adapter
-reports the `chain-error` instead. The service sends `chain-completed` even after `chain-error`. This `chain-completed`
-is ignored, because the adapter reports nothing after the first error.
+Events of the chain repeat the whole conversation in `messages`. `raw` events omit this field. After a provider's
+`error` part, a `chain-error` with more details may arrive. The adapter therefore stores the error of the part. It
+reports the stored error at the end of the turn, the chain or the stream. If a `chain-error` with a message arrives
+before that end, the adapter reports the `chain-error` instead. The service sends `chain-completed` even after
+`chain-error`. This `chain-completed` is ignored, because the adapter reports nothing after the first error.
 """
 
 from __future__ import annotations
