@@ -94,7 +94,8 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
         else:
-            written += [] if message == System("") else [message]
+            is_empty = isinstance(message, System) and not (message.text or message.extra)
+            written += [] if is_empty else [message]
             text = ""
     return written
 

@@ -24,7 +24,7 @@ from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
 from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
-from streamtools.json_values import compact, writable
+from streamtools.json_values import OBJECT, compact, writable
 
 FORMAT, COHERE = "openai", "cohere"
 # Additional fields of assistant messages that are sent back. Other fields may have been added by a client.
@@ -49,13 +49,13 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
         turn.add_thought(thinking, extra=fields)
         turn.parts.insert(0, turn.parts.pop())  # the reasoning precedes the content
     refusal, calls, legacy = string_at(message, "refusal"), message.get("tool_calls"), message.get("function_call")
-    if any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
+    if refusal and any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
         refusal = ""  # the content already contains it
     calls = calls if isinstance(calls, list | tuple) else ()
     legacy = legacy if string_at(legacy, "name") else None
     members = {name: message[name] for name in _MEMBERS if message.get(name)}
     content = message.get("content")
-    chunks = [chunk for chunk in content if isinstance(chunk, Mapping)] if isinstance(content, list | tuple) else []
+    chunks = [chunk for chunk in content if isinstance(chunk, OBJECT)] if isinstance(content, list | tuple) else []
     if any(chunk.get("type") in _CHUNKS for chunk in chunks):
         members["content"] = [dict(chunk) for chunk in chunks if chunk.get("type") != "thinking"]
     if refusal or calls or legacy or members:
@@ -129,9 +129,11 @@ def _document(part: Any) -> Any:
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
     """Return the content, with a part for each image in the field `images`, which messages of Ollama have."""
     listed = message.get("images")
-    images = [image for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
+    images = [_image(image) for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
+    if not images:
+        return content
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
-    return [*parts, *map(_image, images)] if images else content
+    return [*parts, *images]
 
 
 def _image(data: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import compact, fits, writable
+from streamtools.json_values import OBJECT, compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -94,7 +94,7 @@ def _is_public_url(url: str) -> bool:
 
 def string_at(value: object, key: str) -> str:
     """Return `value[key]` if it is a string, otherwise ""."""
-    found = value.get(key) if isinstance(value, Mapping) else None
+    found = value.get(key) if isinstance(value, OBJECT) else None
     return found if isinstance(found, str) else ""
 
 

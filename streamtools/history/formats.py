@@ -28,12 +28,14 @@ from streamtools.history.provider_view import (
     view_for,
     with_valid_names,
 )
-from streamtools.json_values import writable
+from streamtools.json_values import OBJECT, writable
 from streamtools.parsing.dialects import Dialect
 
 _EXAMPLE = '{"role": "user", "content": "Hello"}'
 
 Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"]
+
+_Read: TypeAlias = Callable[[Mapping[str, Any], HistoryReader], None]
 
 _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "openai": chat.write_openai,
@@ -72,41 +74,42 @@ def read_messages(
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")
     listed = list(messages)
-    if client is None:
-        client = any(
-            isinstance(message, Mapping) and (ui.is_message(message) or ag_ui.is_message(message)) for message in listed
-        )
-    reader = HistoryReader(client=client, system=system)
-    for index, message in enumerate(listed):
+    from_front_ends = [_front_end_reader(message) for message in listed]
+    reader = HistoryReader(client=any(from_front_ends) if client is None else client, system=system)
+    for index, (message, read_from_front_end) in enumerate(zip(listed, from_front_ends, strict=True)):
         reader.index = index
         try:
-            _read(message, reader)
+            _read(message, read_from_front_end, reader)
         except ValueError as error:
             raise ValueError(f"message {index}: {error}") from None
     return reader.finish()
 
 
-def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
-    if isinstance(message, System | User):
+def _front_end_reader(message: Mapping[str, Any] | Message) -> _Read | None:
+    """Return the function that reads a message of a front end, or None if it is not from a front end."""
+    if not isinstance(message, OBJECT):
+        return None
+    return ui.read if ui.is_message(message) else ag_ui.read if ag_ui.is_message(message) else None
+
+
+def _read(message: Mapping[str, Any] | Message, read_from_front_end: _Read | None, reader: HistoryReader) -> None:
+    if isinstance(message, OBJECT):
+        if read_from_front_end is not ag_ui.read:  # it has other keys, which it checks
+            refuse_misspelled_keys(message)
+        (read_from_front_end or _read_object)(message, reader)
+    elif isinstance(message, System | User):
         reader.flush().append(message)
     elif isinstance(message, Assistant):
         reader.add_turn(message)
     elif isinstance(message, Results):
         for result in message.results:
             reader.add_result(result)
-    elif not isinstance(message, Mapping):
-        raise ValueError(f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}")
-    elif ag_ui.is_message(message):
-        ag_ui.read(message, reader)
     else:
-        refuse_misspelled_keys(message)
-        _read_object(message, reader)
+        raise ValueError(f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}")
 
 
 def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    if ui.is_message(message):
-        ui.read(message, reader)
-    elif interactions.is_step(message, reader):
+    if interactions.is_step(message, reader):
         interactions.read(message, reader)
     elif "parts" in message and "content" not in message:
         gemini.read_content(message, reader)
@@ -140,7 +143,7 @@ def _extra_of(message: Mapping[str, Any]) -> ProviderItem | None:
     For a system message, they include the content if it is more than text.
     """
     content = message.get("content")
-    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
+    parts = [part for part in content if isinstance(part, OBJECT)] if isinstance(content, list | tuple) else []
     if anthropic.changes_settings(message, parts):
         return provider_item(anthropic.FORMAT, message)
     names = responses.members_of(message, parts)
@@ -162,7 +165,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
                 turn.add_text(part)
-            elif isinstance(part, Mapping) and not (
+            elif isinstance(part, OBJECT) and not (
                 chat.read_content_part(part, turn, default_format) or bedrock.read_block(part, turn)
             ):
                 anthropic.read_block(part, turn)

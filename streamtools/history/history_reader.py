@@ -45,8 +45,8 @@ class ValueBudget:
         """Count the arguments of a call. Raises `Rejected` if the limit is exceeded."""
         inner = call.get("function")
         for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
-            for key in ARGUMENT_FIELDS:
-                values = count_values(string_at(holder, key).encode(errors="surrogatepass"))
+            for text in [text for key in ARGUMENT_FIELDS if (text := string_at(holder, key))]:
+                values = count_values(text.encode(errors="surrogatepass"))
                 if values > self._left:
                     most = DEFAULT_LIMITS.values
                     raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
@@ -276,8 +276,10 @@ def provider_item(format: str | None, fields: Mapping[str, Any] | None) -> Provi
 
     Returns None if the format is unknown, or the fields are empty or nest too deeply.
     """
-    data = {str(name): value for name, value in (fields or {}).items() if value is not None}
-    return ProviderItem(format, data) if format and data and fits(data, DEFAULT_LIMITS.depth) else None
+    if not format or not fields:
+        return None
+    data = {str(name): value for name, value in fields.items() if value is not None}
+    return ProviderItem(format, data) if data and fits(data, DEFAULT_LIMITS.depth) else None
 
 
 def read_call(

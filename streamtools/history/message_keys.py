@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from streamtools.errors import nearest
+from streamtools.json_values import OBJECT
 from streamtools.logs import Logger
 
 log = Logger(__name__)
@@ -40,6 +41,7 @@ _KEYS = {
 """The known keys of each kind of object. A provider's key that is similar to a known key must be listed, too."""
 
 _KNOWN = {kind: dict.fromkeys(keys.split()).keys() for kind, keys in _KEYS.items()}
+_CONTENT = {kind: keys - _KNOWN["beside"] for kind, keys in _KNOWN.items()}
 _KINDS = dict.fromkeys(_KNOWN["objects"], "object")
 _KINDS |= {"content": "part", "parts": "ui-part", "tool_calls": "call", "toolCalls": "call"}
 """Maps a key to the kind of the object, or of the list of objects, that is its value."""
@@ -67,35 +69,37 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
     role = message.get("role")
     if role is None:
         kind = "step" if message.get("type") in _KNOWN["steps"] else "item"
-    unknown = message.keys() - _KNOWN[kind] - _KNOWN["extra"]
-    if role is not None and unknown and not message.keys() & _KNOWN[kind] - _KNOWN["beside"]:
+    elif message.keys().isdisjoint(_CONTENT[kind]) and (unknown := message.keys() - _KNOWN[kind] - _KNOWN["extra"]):
         _refuse_similar(message, kind)
         raise ValueError(f"the message has no 'content', and its key {min(unknown, key=str)!r} is unknown")
     waiting: list[tuple[object, str, bool]] = [(message, kind, role in ("tool", "function"))]
     while waiting:
         value, kind, is_result = waiting.pop()
         for item in value if isinstance(value, list | tuple) else (value,):
-            if not isinstance(item, Mapping) or (is_result and kind == "part" and "type" not in item):
+            if not isinstance(item, OBJECT) or (is_result and kind == "part" and "type" not in item):
                 if "part" in kind and not (is_result or isinstance(item, str | Mapping | None)):
                     advice = "content must be a text or a list of parts"
                     log.warning("content_of_other_type", kind=type(item).__name__, advice=advice)
                 continue  # results may hold any data
-            _refuse_synonyms(item.get("type"), item)
-            for key in item.keys() & _MEMBERS.keys() & _KNOWN["objects"]:
-                _refuse_synonyms(key, item[key])
-            part = item.get("type") if "part" in kind else None
+            named = item.get("type")
+            _refuse_synonyms(named, item)
+            part = named if "part" in kind else None
+            inside = is_result or part == "tool_result"
+            for key, member in item.items():
+                if key in _KINDS and not isinstance(member, str):
+                    _refuse_synonyms(key, member)
+                    if key in _KNOWN[kind]:
+                        waiting.append((member, _KINDS[key], inside))
             if part not in _TEXTS or "text" not in item:  # a text needs no other key
                 _refuse_similar(item, kind)
             if part in _TEXTS and "text" not in item and (unknown := item.keys() - _KNOWN["extra"]):
                 raise ValueError(f"the part has no 'text', and its key {min(unknown, key=str)!r} is unknown")
-            inside = is_result or part == "tool_result"
-            waiting += ((item[key], _KINDS[key], inside) for key in item.keys() & _KINDS.keys() & _KNOWN[kind])
 
 
 def _refuse_synonyms(name: object, value: object) -> None:
     """Raise ValueError if the call or result `value` has the key of another format. `name` is its type or its key."""
     right = _MEMBERS.get(name) if isinstance(name, str) else None
-    if right is None or not isinstance(value, Mapping) or right in value:
+    if right is None or not isinstance(value, OBJECT) or right in value:
         return
     for wrong in next(keys for keys in _SYNONYMS if right in keys) & value.keys():
         raise ValueError(f"the key {wrong!r} of {name!r} is unknown; did you mean {right!r}?")

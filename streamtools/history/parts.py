@@ -33,7 +33,8 @@ class Origin(NamedTuple):
 
     def is_same(self, other: Origin) -> bool:
         """Return whether both have the same format and host. An unknown format or host equals any other."""
-        return all(None in pair or pair[0] == pair[1] for pair in zip(self[:2], other[:2], strict=True))
+        same_format = self.format == other.format or self.format is None or other.format is None
+        return same_format and (self.host == other.host or self.host is None or other.host is None)
 
 
 UNKNOWN_ORIGIN = Origin()
@@ -140,9 +141,9 @@ class Assistant:
         response_id: str | None = None,
     ) -> None:
         given = (*thoughts, text, *calls) if parts is None else parts
-        made = (TextPart(part) if isinstance(part, str) else part for part in given)
-        kept = tuple(part for part in made if not (isinstance(part, TextPart) and part == ("", None)))
-        self.__dict__.update(parts=kept, in_text=tuple(in_text), origin=origin, response_id=response_id)
+        made = [TextPart(part) if isinstance(part, str) else part for part in given]
+        kept = [part for part in made if part != ("", None)]  # no empty text
+        self.__dict__.update(parts=tuple(kept), in_text=tuple(in_text), origin=origin, response_id=response_id)
 
     @property
     def text(self) -> str:

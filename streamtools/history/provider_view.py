@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -32,6 +33,7 @@ templates, such as vLLM, refuse with status 400.
 """
 
 
+@lru_cache(maxsize=64)
 def accepted_reasoning_fields(host: str | None) -> tuple[str, ...] | None:
     """Return the reasoning fields that this host accepts, or None if it may accept any field."""
     return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
@@ -53,13 +55,17 @@ def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
 def _message_for(message: Message, provider: Origin) -> Message:
     if isinstance(message, Assistant):
         same = message.origin.is_same(provider)
-        parts = (_part_for(part, provider, same) for part in message.parts)
-        return replace(message, parts=tuple(part for part in parts if part is not None))
+        parts = [part for given in message.parts if (part := _part_for(given, provider, same)) is not None]
+        return message if (*parts,) == message.parts else replace(message, parts=parts)
     if isinstance(message, Results):
         return Results(
-            tuple(one._replace(extra=_fields_for(one.extra, provider, result=True)) for one in message.results)
+            tuple(
+                result._replace(extra=_fields_for(result.extra, provider, result=True)) if result.extra else result
+                for result in message.results
+            )
         )
-    message = replace(message, extra=_fields_for(message.extra, provider))
+    if message.extra:
+        message = replace(message, extra=_fields_for(message.extra, provider))
     if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
         message = replace(message, content=_without_cache_control(message.content))
     return message
@@ -98,7 +104,7 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     if isinstance(part, ProviderItem):
         return _matching(part, format)
     if isinstance(part, TextPart):
-        return part._replace(extra=_matching(part.extra, format))
+        return part._replace(extra=_matching(part.extra, format)) if part.extra else part
     if isinstance(part, Thought):
         if not same:
             return Thought(part.text)
@@ -118,7 +124,7 @@ def _matching(extra: ProviderItem | None, format: str | None) -> ProviderItem | 
     return extra if extra is not None and extra.format == format else None
 
 
-def with_valid_names(history: Sequence[Message]) -> list[Message]:
+def with_valid_names(history: Sequence[Message]) -> Sequence[Message]:
     """Return the history with valid tool names in native calls and results.
 
     A model may call a tool that does not exist, with a name that the provider refuses in the next request. A name is
@@ -126,17 +132,21 @@ def with_valid_names(history: Sequence[Message]) -> list[Message]:
     """
     results = [result for message in history if isinstance(message, Results) for result in message.results]
     valid = {result.name for result in results if result.name.strip() and not result.is_error}
-
-    def name_for(name: str) -> str:
-        return name if name in valid else valid_name(name) or "unknown"
+    given = {call.name for message in history if isinstance(message, Assistant) for call in message.calls}
+    given |= {result.name for result in results}
+    names = {name: new for name in given - valid if (new := valid_name(name) or "unknown") != name}
+    if not names:
+        return history
 
     def renamed(part: Part) -> Part:
-        return msgspec.structs.replace(part, name=name_for(part.name)) if isinstance(part, ToolCall) else part
+        if not isinstance(part, ToolCall):
+            return part
+        return msgspec.structs.replace(part, name=names.get(part.name, part.name))
 
     named: list[Message] = []
     for message in history:
         if isinstance(message, Results):
-            message = Results(tuple(one._replace(name=name_for(one.name)) for one in message.results))
+            message = Results(tuple(one._replace(name=names.get(one.name, one.name)) for one in message.results))
         elif isinstance(message, Assistant) and message.calls:
             message = replace(message, parts=tuple(map(renamed, message.parts)))
         named.append(message)
@@ -218,6 +228,8 @@ def _with_field(message: Assistant, field: str | None) -> Assistant:
 
 def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
     """Return the turn with all reasoning fields removed except `names`."""
+    if not any(thought.extra for thought in message.thoughts):
+        return message
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, Thought) and part.extra:

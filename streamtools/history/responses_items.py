@@ -55,12 +55,11 @@ def is_message(message: Mapping[str, Any]) -> bool:
     Anthropic's responses also have the type `message`, but different content. A message that this module wrote may have
     no type. It is recognized by its field `phase`.
     """
-    if "type" not in message and string_at(message, "phase"):
-        return True
+    if message.get("type") != "message":
+        return "type" not in message and string_at(message, "phase") != ""
     content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "output_text"}]
-    types = [part.get("type") for part in parts if isinstance(part, Mapping)]
-    return message.get("type") == "message" and (not types or "output_text" in types or "refusal" in types)
+    types = [part.get("type") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    return not types or "output_text" in types or "refusal" in types
 
 
 def read_message(message: Mapping[str, Any], turn: TurnDraft) -> None:
