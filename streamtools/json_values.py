@@ -137,6 +137,14 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def json_text(value: Any) -> str:
+    """Return `writable(value)` as JSON, like `compact`. It may write the exponent of a number in another form."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a mapping that is not a dict
+        return compact(writable(value))
+
+
 def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Parse JSON. Raises `Rejected` with the code of the fault.
 

@@ -20,7 +20,7 @@ from streamtools.history.content import part_of_url, signed_or_encrypted, string
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
-from streamtools.json_values import compact, fits, writable
+from streamtools.json_values import fits, json_text
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
@@ -135,7 +135,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
     if state == "output-available" and part.get("preliminary") is not True:
         output = part.get("output")
         if not isinstance(output, str):
-            output = compact(writable(output)) if fits(output, DEFAULT_LIMITS.depth) else "{}"
+            output = json_text(output) if fits(output, DEFAULT_LIMITS.depth) else "{}"
         return CallResult(NATIVE, call.name, output, call.id)
     if state == "output-error":
         text = string_at(part, "errorText") or fault_of(call) or NOT_RUN

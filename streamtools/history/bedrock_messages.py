@@ -14,7 +14,7 @@ from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, string_at, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Message
-from streamtools.json_values import compact, writable
+from streamtools.json_values import json_text
 
 FORMAT = "bedrock"
 _EMPTY_RESULT = "(nothing)"  # the text of an empty result
@@ -80,7 +80,7 @@ def as_part(part: Any) -> Any:
         case {"text": str() as text}:
             return {"type": "text", "text": text}
         case {"json": value}:
-            return {"type": "text", "text": compact(writable(value))}
+            return {"type": "text", "text": json_text(value)}
         case {"image": {"format": str() as kind, "source": {"bytes": str() as data}, **rest}} if not rest:
             return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
         case {

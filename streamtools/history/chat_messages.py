@@ -24,7 +24,7 @@ from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
 from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
-from streamtools.json_values import OBJECT, compact, writable
+from streamtools.json_values import OBJECT, json_text
 
 FORMAT, COHERE = "openai", "cohere"
 # Additional fields of assistant messages that are sent back. Other fields may have been added by a client.
@@ -123,7 +123,7 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
 def _document(part: Any) -> Any:
     """Return a document in Cohere's format as a text part. Other parts are returned unchanged."""
     document = part.get("document") if isinstance(part, Mapping) else None
-    return {"type": "text", "text": compact(writable(document.get("data")))} if isinstance(document, Mapping) else part
+    return {"type": "text", "text": json_text(document.get("data"))} if isinstance(document, Mapping) else part
 
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:

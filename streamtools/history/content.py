@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import OBJECT, compact, fits, writable
+from streamtools.json_values import OBJECT, fits, json_text
 from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -113,7 +113,7 @@ def signed_or_encrypted(details: object) -> list[dict[str, Any]]:
 def read_part(part: object) -> dict[str, Any]:
     """Return a part of any provider in the form of a history."""
     if not isinstance(part, Mapping):
-        return {"type": "text", "text": part if isinstance(part, str) else compact(writable(part))}
+        return {"type": "text", "text": part if isinstance(part, str) else json_text(part)}
     match part:
         case {"type": "text" | "input_text" | "output_text" | "summary_text"}:
             return {**part, "type": "text", "text": string_at(part, "text")}

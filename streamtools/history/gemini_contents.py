@@ -17,7 +17,7 @@ from streamtools.history.content import Content, data_of, part_of_url, read_part
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
-from streamtools.json_values import Rejected, compact, decode_json, writable
+from streamtools.json_values import Rejected, decode_json, json_text
 
 FORMAT = "gemini"
 _after_underscore = re.compile("_([a-z])")
@@ -74,7 +74,7 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
     value: Any = response
     if isinstance(response, Mapping) and len(response) == 1 and (failed or "result" in response):
         (value,) = response.values()
-    text = value if isinstance(value, str) else compact(writable(value))
+    text = value if isinstance(value, str) else json_text(value)
     inside = {"response": response, **without(answer, "name", "id", "response")}
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
     reader.add_native_result(FORMAT, id, text, {**fields, "functionResponse": inside}, is_error=failed)

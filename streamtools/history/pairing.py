@@ -5,7 +5,7 @@ Providers require that the results of all calls of a turn directly follow the tu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from streamtools.calls import NATIVE
@@ -62,19 +62,21 @@ class _TurnResults:
                 raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
             if result.call_id in self._results:
                 raise ValueError(f"call {result.call_id!r} has two results; remove one")
-            result = result._replace(name=self._native[result.call_id].name)  # Gemini and Ollama require it
+            if (name := self._native[result.call_id].name) != result.name:  # Gemini and Ollama require it
+                result = result._replace(name=name)
         self._results[result.call_id] = result
 
-    def end(self, unanswered: Unanswered, *, continues: bool) -> Iterator[Message]:
-        """Yield the results, then the other messages. `continues` is True if another turn follows."""
+    def end(self, unanswered: Unanswered, *, continues: bool) -> list[Message]:
+        """Return the results, then the other messages. `continues` is True if another turn follows."""
+        if not (self._native or self._in_text or self._results):
+            return self.other_messages
         for id, call in self._native.items() if unanswered != "leave" else ():
             if id not in self._results and (fault := fault_of(call)):  # a malformed call cannot run
                 self._results[id] = CallResult(NATIVE, call.name, fault, id, is_error=True)
         if unanswered == "cancelled" or (unanswered is None and (continues or self.other_messages)):
             for call in (*self._native.values(), *self._in_text):
-                not_run = CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True)
-                self._results.setdefault(call.id, not_run)
+                if call.id not in self._results:
+                    self._results[call.id] = CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True)
         native = [self._results.pop(id) for id in self._native if id in self._results]
-        if native or self._results:
-            yield Results((*native, *self._results.values()))
-        yield from self.other_messages
+        results = (*native, *self._results.values())
+        return [Results(results), *self.other_messages] if results else self.other_messages

@@ -148,23 +148,23 @@ class Assistant:
     @property
     def text(self) -> str:
         """The text of all text parts. For the format `responses`, these are separate messages, joined by line feeds."""
-        texts = (part.text for part in self.parts if isinstance(part, TextPart))
-        return ("\n" if self.origin.format == "responses" else "").join(filter(None, texts))
+        texts = [part.text for part in self.parts if isinstance(part, TextPart) and part.text]
+        return ("\n" if self.origin.format == "responses" else "").join(texts)
 
     @property
     def thoughts(self) -> tuple[Thought, ...]:
         """All blocks of reasoning."""
-        return tuple(part for part in self.parts if isinstance(part, Thought))
+        return tuple([part for part in self.parts if isinstance(part, Thought)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """All native calls."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def items(self) -> tuple[ProviderItem, ...]:
         """All provider items."""
-        return tuple(part for part in self.parts if isinstance(part, ProviderItem))
+        return tuple([part for part in self.parts if isinstance(part, ProviderItem)])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.parts import Assistant, CallResult, Message, Part, System, TextPart, Thought, User
-from streamtools.json_values import compact, writable
+from streamtools.json_values import json_text
 from streamtools.limits import TOOL_NAME
 
 INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
@@ -41,7 +41,7 @@ def in_order(message: Assistant) -> Iterator[Part]:
 
 def arguments_text(call: ToolCall) -> str:
     """Return the arguments as JSON text. For a malformed native call, return the text that the model wrote."""
-    return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
+    return call.raw if call.raw and call.dialect == NATIVE else json_text(call.arguments)
 
 
 def provider_fields(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
