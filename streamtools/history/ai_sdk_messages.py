@@ -52,10 +52,10 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     else:
         step = _UIStep(reader)
         for part in parts:
-            if part.get("type") == "step-start":
-                step.end()
+            if part.get("type") != "step-start":
+                step.read(part)
+            elif step.end():
                 step = _UIStep(reader)
-            step.read(part)
         step.end()
 
 
@@ -87,12 +87,14 @@ class _UIStep:
             name = string_at(part, "toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
             self._read_call(name, part)
 
-    def end(self) -> None:
-        """Add the step to the history."""
-        if self._turn.parts:
-            self._reader.add_turn(self._turn.finish())
-            for result in self._results:
-                self._reader.add_native_result(None, result.call_id, result.text, {}, is_error=result.is_error)
+    def end(self) -> bool:
+        """Add the step to the history, unless it is empty. Returns whether it was added."""
+        if not self._turn.parts:
+            return False
+        self._reader.add_turn(self._turn.finish())
+        for result in self._results:
+            self._reader.add_native_result(None, result.call_id, result.text, {}, is_error=result.is_error)
+        return True
 
     def _read_reasoning(self, part: Mapping[str, Any]) -> None:
         text = string_at(part, "text")

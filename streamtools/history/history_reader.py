@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -45,8 +45,10 @@ class ValueBudget:
         """Count the arguments of a call. Raises `Rejected` if the limit is exceeded."""
         inner = call.get("function")
         for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
-            for text in [text for key in ARGUMENT_FIELDS if (text := string_at(holder, key))]:
-                values = count_values(text.encode(errors="surrogatepass"))
+            for key, given in holder.items():
+                if key not in ARGUMENT_FIELDS or not isinstance(given, str):
+                    continue
+                values = count_values(given.encode(errors="surrogatepass"))
                 if values > self._left:
                     most = DEFAULT_LIMITS.values
                     raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
@@ -74,7 +76,7 @@ class HistoryReader:
         self._results: dict[int, list[CallResult]] = {}  # by the number of messages up to their turn
         self._waiting: dict[str, tuple[int, ToolCall]] = {}  # calls without a result, with the end of their turn
         # Maps a tool name to its calls in order. The key None maps to all calls. Answered calls remain.
-        self._calls_by_name: dict[str | None, deque[ToolCall]] = {}
+        self._calls_by_name = defaultdict[str | None, deque[ToolCall]](deque)
         self._renamed: dict[str, deque[str]] = {}  # maps a duplicate id to the new ids of its calls
         self._numbers = count(2)  # the suffixes of new ids
 
@@ -186,7 +188,7 @@ class HistoryReader:
 
     def _begin_turn(self) -> None:
         self._turn_end, self._numbers = len(self._history) + 1, count(2)
-        self._renamed, self._calls_by_name = {}, {}
+        self._renamed, self._calls_by_name = {}, defaultdict(deque)
 
     def _register_call(self, call: ToolCall) -> ToolCall:
         """Register `call` as open. Returns it, with a new id if another open call has the same id."""
@@ -196,7 +198,7 @@ class HistoryReader:
             call = msgspec.structs.replace(call, id=new_id)
         self._waiting[call.id] = self._turn_end, call
         for name in (call.name, None):
-            self._calls_by_name.setdefault(name, deque()).append(call)
+            self._calls_by_name[name].append(call)
         return call
 
 

@@ -56,7 +56,7 @@ _SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", 
 """The keys of arguments in all formats, and the keys of content in all formats."""
 _TEXTS = ("text", "input_text", "output_text")
 _LONG = 8  # keys of this length must be more similar, because different long keys share parts such as `reasoning_`
-_MAX_LENGTH = 32  # longer keys are not compared
+_MAX_LENGTH = 32  # longer keys are not compared, and not kept in the cache
 _MAX_LETTERS = 4  # the maximum number of letters that only one of two similar keys has
 
 
@@ -81,8 +81,8 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
                     advice = "content must be a text or a list of parts"
                     log.warning("content_of_other_type", kind=type(item).__name__, advice=advice)
                 continue  # results may hold any data
-            named = item.get("type")
-            _refuse_synonyms(named, item)
+            if (named := item.get("type")) is not None:
+                _refuse_synonyms(named, item)
             part = named if "part" in kind else None
             inside = is_result or part == "tool_result"
             for key, member in item.items():
@@ -107,14 +107,14 @@ def _refuse_synonyms(name: object, value: object) -> None:
 
 def _refuse_similar(item: Mapping[str, Any], kind: str) -> None:
     for key in item:
-        if key not in _KNOWN[kind] and (meant := _similar(key, kind)) and meant not in item:
+        if key in _KNOWN[kind] or not isinstance(key, str) or len(key) > _MAX_LENGTH:
+            continue
+        if (meant := _similar(key, kind)) and meant not in item:
             raise ValueError(f"the key {key!r} is unknown; did you mean {meant!r}?")
 
 
 @lru_cache(maxsize=1024)
 def _similar(key: str, kind: str) -> str | None:
-    if not isinstance(key, str) or len(key) > _MAX_LENGTH:
-        return None
     letters = {*key.lower()}
     known = [one for one in _KNOWN[kind] if len(letters ^ {*one.lower()}) <= _MAX_LETTERS]  # saves 50 µs
     return nearest(key, known, 0.81 if len(key) < _LONG else 0.87) if known else None
