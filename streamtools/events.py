@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.json_values import writable
+from streamtools.json_values import write_json
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -34,8 +34,6 @@ BATCH_BYTES = 256 * 1024
 """The maximum size in bytes of a batch of events that a reader receives. A batch of one event may be larger."""
 _UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
 
-_encode = msgspec.json.Encoder().encode
-
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, repr_omit_defaults=True):
     """The base class of all events. An event has a `type` and can be serialized as JSON."""
@@ -44,10 +42,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
 
     def to_json(self) -> str:
         """Return the event as one line of JSON. Lone surrogates become U+FFFD, because UTF-8 cannot encode them."""
-        try:
-            return _encode(self).decode()
-        except UnicodeEncodeError:
-            return _encode(writable(msgspec.to_builtins(self))).decode()
+        return write_json(self).decode()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

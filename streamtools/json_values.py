@@ -137,12 +137,23 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def json_text(value: Any) -> str:
-    """Return `writable(value)` as JSON, like `compact`. It may write the exponent of a number in another form."""
+_encode = msgspec.json.Encoder().encode
+
+
+def write_json(value: Any) -> bytes:
+    """Return builtin values or a Struct as JSON. Lone surrogates become U+FFFD, because UTF-8 cannot encode them."""
     try:
-        return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a mapping that is not a dict
-        return compact(writable(value))
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(writable(msgspec.to_builtins(value)))
+
+
+def json_text(value: Any) -> str:
+    """Return builtin values, which may contain any mappings, as the text of their JSON."""
+    try:
+        return write_json(value).decode()
+    except TypeError:  # a mapping that is not a dict
+        return write_json(writable(value)).decode()
 
 
 def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:

@@ -16,7 +16,7 @@ import msgspec
 
 from streamtools.history import Message, read_messages
 from streamtools.history.content import read_content, string_at, text_in
-from streamtools.json_values import compact, decode, writable
+from streamtools.json_values import compact, decode, write_json
 from streamtools.sources.provider_terms import object_in, objects
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.schemas import REFUSED_AT_THE_TOP
@@ -341,7 +341,7 @@ def as_tools(declared: tuple[DeclaredTool, ...]) -> tuple[Tool[..., Any], ...]:
 
 def definitions_of(declared: tuple[DeclaredTool, ...]) -> bytes:
     """Return the functions of the declared tools as a JSON array."""
-    return msgspec.json.encode(writable([tool.definition["function"] for tool in declared]))
+    return write_json([tool.definition["function"] for tool in declared])
 
 
 @cached

@@ -55,14 +55,11 @@ def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
 def _message_for(message: Message, provider: Origin) -> Message:
     if isinstance(message, Assistant):
         same = message.origin.is_same(provider)
-        parts = [part for given in message.parts if (part := _part_for(given, provider, same)) is not None]
-        return message if (*parts,) == message.parts else replace(message, parts=parts)
+        parts = tuple([part for given in message.parts if (part := _part_for(given, provider, same)) is not None])
+        return message if parts == message.parts else replace(message, parts=parts)
     if isinstance(message, Results):
         return Results(
-            tuple(
-                result._replace(extra=_fields_for(result.extra, provider, result=True)) if result.extra else result
-                for result in message.results
-            )
+            tuple(one._replace(extra=_fields_for(one.extra, provider, result=True)) for one in message.results)
         )
     if message.extra:
         message = replace(message, extra=_fields_for(message.extra, provider))

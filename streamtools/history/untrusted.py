@@ -164,6 +164,8 @@ class _Visitor:
                 return value
             case Results() | ToolCall() if self._words:
                 return value
+            case User(str(), None) | TextPart(_, None) if not self._words:
+                return value
             case CallResult(neutralize=False):
                 exempt |= {"text", "parts", "extra"}
             case Thought():
@@ -177,9 +179,12 @@ class _Visitor:
             case TextPart(text) if not self._words:  # the additional fields may repeat pieces of the text
                 visitor = self._except(text)
         fields = {name: getattr(value, name) for name in names}
-        return type(value)(
-            **{name: field if name in exempt else visitor.visit(field, name) for name, field in fields.items()}
-        )
+        visited = {
+            name: visitor.visit(field, name)
+            for name, field in fields.items()
+            if field is not None and name not in exempt
+        }
+        return value if visited.items() <= fields.items() else type(value)(**fields | visited)
 
     def _except(self, words: Container[str]) -> _Visitor:
         return _Visitor(lambda text, name: text if text in words else self._change(text, name))

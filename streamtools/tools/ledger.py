@@ -26,7 +26,6 @@ from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, Checked, Code, ToolCallFailed, ToolFailed, ToolTimeout
-from streamtools.json_values import writable
 from streamtools.logs import Logger
 from streamtools.tools.results import ToolOutcome, write
 
@@ -333,17 +332,6 @@ async def _finish(ledger: CallLedger, scope: str, call: ToolCall, holder: str, o
             with contextlib.suppress(Exception):  # the first error is logged below
                 await ledger.hold(scope, call, holder, 0)
     log.error("ledger_not_written", tool=call.name[:64], call_id=call.id, error=fault)
-
-
-# Conversion of calls and outcomes to JSON and back, for ledgers in databases.
-
-
-def encode(value: ToolCall | ToolOutcome) -> bytes:
-    """Return a call or an outcome as JSON."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold
-        return msgspec.json.encode(writable(msgspec.to_builtins(value)))
 
 
 def read_entry(row: tuple[Any, ...], now: float) -> Entry:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
+from streamtools.json_values import write_json
 from streamtools.tools import ledger
 from streamtools.tools.redis_client import RedisClient, Word, check_url, open_client
 from streamtools.tools.results import ToolOutcome
@@ -184,7 +185,7 @@ class RedisLedger(ledger.OwnerViews):
             keys = [*keys, driven.meta_key]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(ledger.CLOCK_SLACK), self._owner)
         prefixes = self._call_prefix, self._run_prefix
-        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, ledger.encode(call), *prefixes)
+        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, write_json(call), *prefixes)
         if answer == b"fenced":
             raise CallRefused(ledger.TAKEN_OVER)
         return None if answer is None else _read_entries(*answer)[0]
@@ -197,7 +198,7 @@ class RedisLedger(ledger.OwnerViews):
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
         member, keys = self._keys_of(scope, outcome.call)
-        await self._run(_FINISH, keys, member, ledger.encode(outcome), 0, "")
+        await self._run(_FINISH, keys, member, write_json(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse calls of the run if their claim has an older epoch; see `CallLedger`.
@@ -227,7 +228,7 @@ class RedisLedger(ledger.OwnerViews):
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         member, keys = self._keys_of(scope, outcome.call)
-        return bool(await self._run(_FINISH, keys, member, ledger.encode(outcome), 1, self._owner))
+        return bool(await self._run(_FINISH, keys, member, write_json(outcome), 1, self._owner))
 
     async def prune(self, age: float | None = None) -> int:
         """Delete old entries, and return their number; see `CallLedger`."""

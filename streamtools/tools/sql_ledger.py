@@ -27,6 +27,7 @@ from tenacity import AsyncRetrying, retry, retry_if_exception, stop_after_delay,
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, RunNotFound
+from streamtools.json_values import write_json
 from streamtools.tools import ledger
 from streamtools.tools.approvals import Decision
 from streamtools.tools.results import ToolOutcome
@@ -153,7 +154,7 @@ class SQLLedger(ledger.OwnerViews):
 
         Raises `CallRefused` if the ledger is full, or if the epoch of the claim is too old.
         """
-        key, written = ledger.call_key(call), ledger.encode(call)
+        key, written = ledger.call_key(call), write_json(call)
 
         def begin(db: Any) -> ledger.Entry | None:
             self._raise_epoch(db, scope, claim.epoch)
@@ -296,7 +297,7 @@ class SQLLedger(ledger.OwnerViews):
 
         Returns True if the outcome was recorded.
         """
-        primary_key, written = (scope, ledger.call_key(outcome.call)), ledger.encode(outcome)
+        primary_key, written = (scope, ledger.call_key(outcome.call)), write_json(outcome)
 
         def finish(db: Any) -> bool:
             now = self._now(db)

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from conformance.ledger_laws import assert_ledger_laws
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
+from streamtools.json_values import write_json
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
-from streamtools.tools.ledger import NO_LEASE, call_key, encode
+from streamtools.tools.ledger import NO_LEASE, call_key
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +62,7 @@ class _RefusesAtTheFenceOnly(MemoryLedger):
 class _OverwritesOutcomes(MemoryLedger):
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         overwrite = "UPDATE calls SET outcome = ?, ended = 0 WHERE key = ?"
-        self._connection.execute(overwrite, (encode(outcome), call_key(outcome.call)))
+        self._connection.execute(overwrite, (write_json(outcome), call_key(outcome.call)))
 
 
 class _LetsAnybodyLeave(MemoryLedger):
