@@ -83,7 +83,7 @@ async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dic
     async with benching(chosen) as (bench, rows):
         found = {row.name: Figures() for row in rows}
         kinds = {
-            "paced": (chosen.streams, Pace(max(3, round(chosen.seconds / PAUSE)), PAUSE)),
+            "paced": (chosen.streams, Pace(max(3, round(chosen.seconds / chosen.pause)), chosen.pause)),
             "unpaced": (chosen.streams * 5 // 2, Pace(max(3, chosen.unpaced), None)),
         }
         for turn in range(chosen.turns):
@@ -191,6 +191,9 @@ def main() -> None:
     )
     parser.add_argument("--streams", type=int, default=20, metavar="N", help="paced streams (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a paced stream is (default: %(default)s)")
+    parser.add_argument(
+        "--pause", type=float, default=PAUSE, help="seconds between the deltas of a paced stream (default: %(default)s)"
+    )
     parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 is none")
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="how often each row has its turn")
     parser.add_argument("--carries", action="store_true", help="find how many streams one core carries")

@@ -673,7 +673,8 @@ def batch_length(events: Iterable[Event]) -> int:
 # Ids, times, and the order of events from concurrent tools also differ. `coalesce` removes these differences for tests.
 
 EventT = TypeVar("EventT", bound=Event)
-_JOINED = (Text, Reasoning, CallDelta, Markup, Partial)  # adjacent events of one of these types are joined
+DELTAS = (Text, Reasoning, CallDelta, Markup, Partial)
+"""The types of events that are pieces of something longer. `coalesce` joins adjacent events of one of these types."""
 _CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}  # the values that replace all other values
 _REPORTS = (ApprovalRequested, Executing, Progress, Executed)  # events about the execution of a call
 
@@ -714,7 +715,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         members = list(group)
         field = "value" if kind is Partial else "text"
         pieces: list[Any] = [getattr(member, field, None) for member in members]
-        if kind not in _JOINED or not isinstance(pieces[0], str):  # a partial value that is not a string is complete
+        if kind not in DELTAS or not isinstance(pieces[0], str):  # a partial value that is not a string is complete
             merged += members
             continue
         last, changes = members[-1], dict[str, Any]({field: "".join(pieces)})
@@ -725,6 +726,32 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         if not is_empty:
             merged.append(msgspec.structs.replace(last, **changes))
     return [_normalized(event, rename) for event in merged]
+
+
+def join_deltas(events: Iterable[UIEvent]) -> list[UIEvent]:
+    """Join adjacent texts, reasoning, and argument pieces of one call. A joined event has the `seq` of its last piece.
+
+    Reasoning with data for the next request is not joined.
+    """
+
+    def identity(event: UIEvent) -> object:
+        match event:
+            case Text():
+                return Text
+            case CallDelta(call_id):
+                return call_id
+            case Reasoning(signature=None, id=None, redacted=False, own=None):
+                return Reasoning
+        return id(event)
+
+    joined: list[UIEvent] = []
+    for _, group in itertools.groupby(events, identity):
+        pieces: Any = [*group]
+        last = pieces[-1]
+        if len(pieces) > 1:
+            last = msgspec.structs.replace(last, text="".join(piece.text for piece in pieces))
+        joined.append(last)
+    return joined
 
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:

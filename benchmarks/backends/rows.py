@@ -53,8 +53,11 @@ ROWS = [
     Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.0),
     Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.0),
     Row("streamtools, ag_ui, as recommended", "ag_ui", "/ag_ui", b"RUN_FINISHED", recommended=True),
+    Row("streamtools, ai_sdk, max_rate=30", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]"),
+    Row("ai_sdk, max_rate=30, as recommended", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]", recommended=True),
     Row("a run, one reader", "run", "/run", b"event: done", 1.2),
     Row("a run, 20 readers", "run", "/run", b"event: done", 3.0, readers=20),
+    Row("a run, 20 readers, max_rate=30", "run", "/run?max_rate=30", b"event: done", readers=20),
     Row("gateway", "gateway", "/gateway/v1/chat/completions", b"[DONE]", 1.6),
     Row("a run on Redis", "redis_run", "/redis_run", b"event: done", 2.5),
     Row("LiteLLM's proxy", "litellm", "/litellm/v1/chat/completions", b"[DONE]"),
@@ -142,7 +145,8 @@ class Bench:
         for _ in range(streams):
             self._runs += 1
             for _ in range(row.readers):
-                yield f"{row.path}?run={self._runs}" if row.readers > 1 else row.path
+                run = f"{'&' if '?' in row.path else '?'}run={self._runs}" if row.readers > 1 else ""
+                yield row.path + run
 
     async def measure(self, row: Row, streams: int, pace: Pace) -> tuple[float, list[int]]:
         """Return the server's processor seconds for each delta, and the delay of each delta at a client."""

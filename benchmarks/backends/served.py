@@ -120,11 +120,17 @@ async def answer(body: Any) -> AsyncIterator[ToolStream]:
         yield events
 
 
+def rate_of(request: Request) -> float | None:
+    """Return the `max_rate` that a request names in its query, or None."""
+    rate = request.query_params.get("max_rate")
+    return None if rate is None else float(rate)
+
+
 def written_as(format: Any) -> Any:
     """Return an endpoint that answers in one format of streamtools."""
 
     async def respond(request: Request) -> Response:
-        return event_stream_response(answer(await request.json()), format=format)
+        return event_stream_response(answer(await request.json()), format=format, max_rate=rate_of(request))
 
     return respond
 
@@ -138,10 +144,10 @@ def as_run(name: str) -> Any:
         asked = request.query_params.get("run")
         body = await request.json()
         if asked is None:
-            return event_stream_response(await runs.start(answer(body), owner="benchmark"))
+            return event_stream_response(await runs.start(answer(body), owner="benchmark"), max_rate=rate_of(request))
         if asked not in begun:
             begun[asked] = asyncio.ensure_future(runs.start(answer(body), owner="benchmark"))
-        return event_stream_response(await begun[asked])
+        return event_stream_response(await begun[asked], max_rate=rate_of(request))
 
     return respond
 

@@ -12,12 +12,12 @@ break. Lines end with LF, because some clients do not support CRLF.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from streamtools.errors import Checked, ClosedError, check_word
-from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent
+from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent, join_deltas
 from streamtools.json_values import well_formed, write_json
 
 
@@ -172,6 +172,11 @@ def read_exclude(exclude: Collection[str]) -> set[str]:
     return excluded
 
 
+def encode(encoder: Encoder, events: Iterable[UIEvent], *, joins: bool) -> bytes:
+    """Return the bytes that `encoder` writes for `events`. With `joins`, adjacent deltas are joined first."""
+    return b"".join(map(encoder.encode, join_deltas(events) if joins else events))
+
+
 class SharedFrames:
     """Keeps the bytes of the last batch of events of a run, so that each batch is encoded once for all readers.
 
@@ -180,17 +185,17 @@ class SharedFrames:
     """
 
     def __init__(self) -> None:
-        self._last: dict[tuple[bool, frozenset[str]], tuple[Sequence[UIEvent], bytes]] = {}
+        self._last: dict[tuple[bool, frozenset[str], bool], tuple[Sequence[UIEvent], bytes]] = {}
 
-    def encode(self, encoder: Encoder, events: Sequence[UIEvent]) -> bytes:
-        """Return the bytes that `encoder` writes for `events`, which must not be empty."""
+    def encode(self, encoder: Encoder, events: Sequence[UIEvent], *, joins: bool = False) -> bytes:
+        """Return the bytes that `encoder` writes for `events`, which must not be empty. `joins` is as in `encode`."""
         if type(encoder) is not NativeEncoder:
-            return b"".join(map(encoder.encode, events))
-        key = encoder.is_sse, encoder.excluded
+            return encode(encoder, events, joins=joins)
+        key = encoder.is_sse, encoder.excluded, joins
         known, data = self._last.get(key, ((), b""))
         if len(known) == len(events) and known[0] is events[0] and known[-1] is events[-1]:
             return data
-        data = b"".join(map(encoder.encode, events))
+        data = encode(encoder, events, joins=joins)
         self._last[key] = events, data
         return data
 

@@ -80,14 +80,10 @@ class Options(ParserOptions):
     history: Literal["as_written", "as_shown"] = "as_written"
     """The text in the history that is sent back to the model. `as_written`: the model's original text. `as_shown`: the
     text after the rules."""
-    pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """How visible text is split into events. `as_it_comes`: as it arrives. `words`: in whole words. `graphemes`: in
-    whole graphemes, so that no emoji is split."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_word("history", self.history, ("as_written", "as_shown"))
-        check_word("pace", self.pace, ("as_it_comes", "words", "graphemes"))
         if self.text_rules:
             _check_rules(self.text_rules)
 
@@ -129,4 +125,3 @@ class ParserKeywords(TypedDict, total=False):
     text_rules: Sequence[Rule]
     rules_in_reasoning: bool
     history: Literal["as_written", "as_shown"]
-    pace: Literal["as_it_comes", "words", "graphemes"]

@@ -8,7 +8,7 @@ change the events afterwards:
     Prose                  visible text up to the next marker
     ReasoningText          reasoning up to its closing tag
     Span                   a call, read by the grammar of its dialect
-    TextFilter             changes the events after the parser; used only with `text_rules` or `pace`
+    TextFilter             changes the events after the parser; used only with `text_rules`
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Parser:
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._filter: TextFilter | None = None
-        if chosen.text_rules or chosen.pace != "as_it_comes":
+        if chosen.text_rules:
             from streamtools.parsing.text_filter import TextFilter  # loads `streamtools.rules`, which few parsers use
 
             self._filter = TextFilter(chosen)
@@ -225,10 +225,10 @@ class Parser:
         return event if self._filter is None else self._filter.redact(event)
 
     def filter(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
-        """Apply `text_rules` and `pace` to `events`. Returns the events that replace them.
+        """Apply `text_rules` to `events`. Returns the events that replace them.
 
-        With `ends=True`, the result includes the text that rules and pace have buffered, because an event other than
-        text follows. Calls and errors after a rule has ended the answer are dropped.
+        With `ends=True`, the result includes the text that rules have buffered, because an event other than text
+        follows. Calls and errors after a rule has ended the answer are dropped.
         """
         if (text_filter := self._filter) is None:
             return events

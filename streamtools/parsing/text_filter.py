@@ -1,9 +1,9 @@
-"""Applies the options `text_rules` and `pace` to the events of the parser.
+"""Applies the option `text_rules` to the events of the parser.
 
-Visible text goes through a `Matcher`, which buffers text that may become a match. If the option `pace` is set, the text
-then goes through a `SegmentBuffer`. A match cannot continue across a call or reasoning, so buffered text is shown
-before the call or the reasoning. With `rules_in_reasoning`, reasoning goes through a second matcher. Matches are also
-removed from the text in calls, errors and warnings. Matches of rules with the action `mark` are kept there.
+Visible text goes through a `Matcher`, which buffers text that may become a match. A match cannot continue across a call
+or reasoning, so buffered text is shown before the call or the reasoning. With `rules_in_reasoning`, reasoning goes
+through a second matcher. Matches are also removed from the text in calls, errors and warnings. Matches of rules with
+the action `mark` are kept there.
 
     filter.take(events)   # returns the filtered events
     filter.end(events)    # adds the buffered text, because an event other than text follows
@@ -12,7 +12,6 @@ removed from the text in calls, errors and warnings. Matches of rules with the a
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -83,15 +82,13 @@ _ALL_CHANGE = delta_kinds(always, None)  # every delta is of the kind CHANGES
 
 
 class TextFilter:
-    """Applies the rules and the pace in `options` to the events of a turn. `begin` starts the next turn."""
+    """Applies the rules in `options` to the events of a turn. `begin` starts the next turn."""
 
     def __init__(self, options: Options) -> None:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
         self._keeps_written = options.history == "as_written"
         self._text = Matcher(automaton_of(options.text_rules))
-        self._segments = SegmentBuffer(words=options.pace == "words") if options.pace != "as_it_comes" else None
         self._reasoning = Matcher(automaton_of(options.text_rules)) if options.rules_in_reasoning else None
-        self._only_rules = self._segments is None and self._reasoning is None
         self.begin()
 
     def begin(self) -> None:
@@ -101,8 +98,6 @@ class TextFilter:
         self._find_change: Callable[[str], object] = always
         self._kinds = _ALL_CHANGE
         self._text.begin()
-        if self._segments is not None:
-            self._segments.flush()
         if self._reasoning is not None:
             self._reasoning.begin()
         self._ended_at = 0  # the position in the text at which the matcher was last closed
@@ -110,13 +105,13 @@ class TextFilter:
     @property
     def pending(self) -> str:
         """The text that is buffered."""
-        return (self._segments.pending if self._segments is not None else "") + self._text.pending
+        return self._text.pending
 
     def search(self, prose: Prose) -> Callable[[str], object]:
         """Return `feed_text`, or the `find_change` of `prose` if pending text lets no delta be shown unchanged."""
         find_change = prose.find_change
         if find_change is not self._find_change and not prose.pending:
-            begins = self._text.search_beginning if self._only_rules else None
+            begins = self._text.search_beginning if self._reasoning is None else None
             self._find_change, self._kinds = find_change, delta_kinds(find_change, begins)
         return find_change if prose.pending else self.feed_text
 
@@ -132,7 +127,7 @@ class TextFilter:
             return None
         if kind == CHANGES:
             return self.stopped_by is None
-        if not self._only_rules:
+        if self._reasoning is not None:
             return self.take((Text(text),))
         pieces = matcher.feed(text)
         if type(pieces) is str:
@@ -142,7 +137,7 @@ class TextFilter:
         return events
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Apply the rules and the pace to `events`. Returns the events that replace them."""
+        """Apply the rules to `events`. Returns the events that replace them."""
         out: list[UIEvent] = []
         for event in events:
             if isinstance(event, Text):
@@ -212,15 +207,10 @@ class TextFilter:
         if self._text.position != self._ended_at:
             self._ended_at = self._text.position
             self._show(self._text.close(), out)
-        self._flush_segments(out)
 
     def _end_reasoning(self, out: list[UIEvent]) -> None:
         if self._reasoning is not None and self._reasoning.pending:
             self._show(self._reasoning.close(), out, Reasoning)
-
-    def _flush_segments(self, out: list[UIEvent]) -> None:
-        if self._segments is not None and (text := self._segments.flush()) and self.stopped_by is None:
-            out.append(Text(text))
 
     def _show(self, pieces: TextAndMatches, out: list[UIEvent], event: type[Text | Reasoning] = Text) -> None:
         """Add the events for text or reasoning, and for the matches in it. Add none after a rule has ended the turn."""
@@ -228,13 +218,9 @@ class TextFilter:
             if self.stopped_by is not None:
                 return
             if isinstance(piece, Match):
-                if event is Text:
-                    self._flush_segments(out)
                 self._report(piece, out, event)
-            else:
-                text = piece if self._segments is None or event is Reasoning else self._segments.feed(piece)
-                if text:
-                    out.append(event(text))
+            elif piece:
+                out.append(event(piece))
 
     def _report(self, match: Match, out: list[UIEvent], event: type[Text | Reasoning]) -> None:
         """Add the event of a match to `out`, and the text that replaces the match."""
@@ -249,82 +235,3 @@ class TextFilter:
             out.append(event(text))
         if rule.action in ("stop", "fail"):
             self.stopped_by, self._kinds = rule, _ALL_CHANGE
-
-
-# The option `pace` splits text into whole words or graphemes, instead of the provider's tokens. A grapheme is an
-# extended grapheme cluster of Unicode (UAX 29): a letter with its marks, a joined emoji, or a flag. The next character
-# decides whether a grapheme has ended, so the last grapheme is always pending.
-
-_MAX_PENDING = 64  # the limit of pending characters; a longer word is split
-_JOINER = "\u200d"
-_MARKS = frozenset(("Mn", "Me", "Mc"))
-
-
-class SegmentBuffer:
-    """Buffers text until a grapheme is complete. With `words`, it buffers text until a word is complete.
-
-    In scripts without spaces, such as Chinese and Japanese, each character is a word.
-    """
-
-    def __init__(self, *, words: bool) -> None:
-        self._words = words
-        self.pending = ""
-        """The last word or grapheme, which may continue."""
-
-    def feed(self, text: str) -> str:
-        """Add `text` to the buffer. Returns the words or graphemes that are now complete."""
-        if not text:
-            return ""
-        before = len(self.pending)
-        text = self.pending + text
-        at = len(text)
-        if not (self._words and text[-1:].isspace()):
-            at -= 1
-            while at > before and not self._ends(text, at):
-                at -= 1
-            if at <= before:
-                at = before if before and self._ends(text, before) else 0
-            at += (len(text) - at) // _MAX_PENDING * _MAX_PENDING
-        self.pending = text[at:]
-        return text[:at]
-
-    def flush(self) -> str:
-        """Return the pending text, because an event other than text follows."""
-        pending, self.pending = self.pending, ""
-        return pending
-
-    def _ends(self, text: str, at: int) -> bool:
-        """Return whether a word or a grapheme ends at the index `at`."""
-        before, after = text[at - 1], text[at]
-        if self._words and not (before.isspace() or _is_word(before) or _is_word(after)):
-            return False
-        return not _joined(text, at, before, after)
-
-
-def _is_word(character: str) -> bool:
-    """Return whether a character is a word by itself, in a script without spaces."""
-    return "\u2e80" <= character <= "\u9fff" or "\uf900" <= character <= "\ufaff" or character >= "\U00020000"
-
-
-def _joined(text: str, at: int, before: str, after: str) -> bool:
-    """Return whether `before` and `after`, the characters around the index `at`, belong to one grapheme."""
-    if before < "\u0300" and after < "\u0300":
-        return before == "\r" and after == "\n"
-    if after in (_JOINER, "\u200c") or before == _JOINER or unicodedata.category(after) in _MARKS:
-        return True
-    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":  # skin tones and tag characters
-        return True
-    if _is_half_flag(before) and _is_half_flag(after):
-        begin = at
-        while begin and _is_half_flag(text[begin - 1]):
-            begin -= 1
-        return (at - begin) % 2 == 1
-    # Hangul: the parts of a syllable may arrive as separate characters.
-    if "\u1100" <= before <= "\u115f":
-        return "\u1100" <= after <= "\u11a7" or "\uac00" <= after <= "\ud7a3"
-    return ("\u1160" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3") and "\u1160" <= after <= "\u11ff"
-
-
-def _is_half_flag(character: str) -> bool:
-    """Return whether a character is a regional indicator. Two of them are a flag."""
-    return "\U0001f1e6" <= character <= "\U0001f1ff"

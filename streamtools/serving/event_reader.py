@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 import anyio
 
 from streamtools.errors import RunNotFound, check_word, has_methods
-from streamtools.events import Done, Start, UIEvent
+from streamtools.events import BATCH_BYTES, DELTAS, Done, Start, UIEvent, weigh
 from streamtools.serving.journal import Attachment
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
@@ -45,6 +45,40 @@ class EventSink:
 
     async def finish(self) -> None:
         """Send the end of the response, after the last event."""
+
+
+class PacedSink(EventSink):
+    """Passes events to `sink`. Deltas wait for the next slot of the `writer`, unless another event follows first."""
+
+    def __init__(self, sink: EventSink, writer: ResponseWriter) -> None:
+        self._sink = sink
+        self._writer = writer
+        self._waiting: list[UIEvent] = []
+        self._size = 0  # the size of `_waiting`, in bytes
+        self._lock = anyio.Lock(fast_acquire=True)
+
+    async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
+        await self._sink.start(events)
+
+    async def send(self, events: Sequence[UIEvent], /) -> None:
+        self._waiting += events
+        self._size += sum(map(weigh, events))
+        if self._size > BATCH_BYTES or not all(isinstance(event, DELTAS) for event in events):
+            await self._flush()
+        else:
+            await self._writer.send_in_slot(self._flush)
+
+    async def finish(self) -> None:
+        try:
+            await self._flush()
+        finally:
+            await self._sink.finish()
+
+    async def _flush(self) -> None:
+        async with self._lock:
+            events, self._waiting, self._size = self._waiting, [], 0
+            if events:
+                await self._sink.send(events)
 
 
 class EventReader:
@@ -129,17 +163,18 @@ class EventReader:
         """
         options |= {"on_disconnect": self.leave, "on_shutdown": self.shut_down}
         try:
-            return await writer.deliver(partial(self.read, sink), **options)
+            return await writer.deliver(partial(self.read, sink, writer), **options)
         finally:
             await self.close()
 
-    async def read(self, sink: EventSink) -> None:
+    async def read(self, sink: EventSink, writer: ResponseWriter | None = None) -> None:
         """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions.
 
         If the sink has begun a response, the response is finished before an exception is raised. The response also ends
-        if the run was deleted meanwhile. It then has no `done`, so the client reconnects.
+        if the run was deleted meanwhile. It then has no `done`, so the client reconnects. If the sink sends through
+        `writer`, pass it, because its `max_rate` limits how often deltas are sent.
         """
-        self._sink = sink
+        self._sink = PacedSink(sink, writer) if writer is not None and writer.has_slots else sink
         try:
             if not self.left and not self._stopped:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)

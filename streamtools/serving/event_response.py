@@ -19,9 +19,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from streamtools.errors import Checked
+from streamtools.errors import Checked, check_number
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
+from streamtools.outputs.sse import encode
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
 from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
@@ -68,6 +69,8 @@ class EventStreamResponse(Checked, Response):
     - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
     - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
+    - `max_rate`: at most that many messages per second contain only text, reasoning or arguments (None: no limit). What
+      arrives in between is joined. Other events are never delayed, and take the waiting text along.
     - `headers` are added to the headers of the format, and replace headers with the same name.
     - `shutdown`: when it begins, the response may finish during the drain, and is stopped after it. If it has begun
       before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
@@ -87,6 +90,7 @@ class EventStreamResponse(Checked, Response):
         on_disconnect: OnDisconnect | None = None,
         keep_alive: float | None = 15.0,
         send_timeout: float | None = 60.0,
+        max_rate: float | None = None,
         headers: Mapping[str, str] | None = None,
         shutdown: Shutdown | None = None,
         background: BackgroundTask | None = None,
@@ -97,12 +101,14 @@ class EventStreamResponse(Checked, Response):
         check_can_replace_steps(encoder, run_or_stream)
         check_seconds("keep_alive", keep_alive)
         check_seconds("send_timeout", send_timeout)
+        check_number("max_rate", max_rate, optional=True)
         if after is None:
             after = last_event_id(request) if request is not None and isinstance(run_or_stream, Run) else 0
         self._encoder = encoder
         self._reader = EventReader(run_or_stream, after=after if encoder.resumable else 0, on_disconnect=on_disconnect)
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout
+        self._max_rate = max_rate
         self._shutdown = shutdown
         self.status_code = 200
         self.background = background
@@ -122,7 +128,9 @@ class EventStreamResponse(Checked, Response):
                 await send(head)
                 await send(_body_message(b"", more=False))
             return
-        writer = ResponseWriter(send, keep_alive=self._keep_alive, send_timeout=self._send_timeout)
+        writer = ResponseWriter(
+            send, keep_alive=self._keep_alive, send_timeout=self._send_timeout, max_rate=self._max_rate
+        )
         body = _EventBody(writer, self._encoder, head)
         listen = partial(wait_for_disconnect, body.send_head_in_time, receive)
         error = await reader.deliver(
@@ -169,7 +177,11 @@ class _EventBody(EventSink):
             self._run, self._position = events, events.position
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        data = b"".join(map(self._encoder.encode, events)) if self._run is None else self._encode(self._run, events)
+        joins = self._writer.has_slots
+        if self._run is None:
+            data = encode(self._encoder, events, joins=joins)
+        else:
+            data = self._encode(self._run, events, joins=joins)
         if data:
             await self._writer.send(_body_message(data))
         else:
@@ -185,11 +197,11 @@ class _EventBody(EventSink):
             await self._writer.send(_body_message(b"", more=False))
             self.finished = True
 
-    def _encode(self, run: Attachment, events: Sequence[UIEvent]) -> bytes:
+    def _encode(self, run: Attachment, events: Sequence[UIEvent], *, joins: bool) -> bytes:
         if not self._encoder.resumable:  # the log may have lost sent events and received them again: skip these
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
-        return run.shared_frames.encode(self._encoder, events) if events else b""
+        return run.shared_frames.encode(self._encoder, events, joins=joins) if events else b""
 
     async def _send_head(self) -> None:
         if not self.begun:

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+from anyio import sleep
 from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 
@@ -22,6 +23,7 @@ from streamtools.serving.shutdown import Shutdown
 DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
 """Exceptions with which an ASGI server or a middleware reports that the client has left."""
 
+_CLOCK_ERROR = 1e-6  # seconds by which a timer may be early
 _SENDS_PER_CHECKPOINT = 4
 """After this many messages, the writer yields to the event loop. Only then can the server notice that a client has
 left. For the sixth and each later message to a lost client, asyncio logs a warning."""
@@ -32,7 +34,8 @@ class ResponseWriter:
 
     After `keep_alive` seconds without a message, `deliver` sends a heartbeat (None: never). The client is treated as
     disconnected if a message takes more than `send_timeout` seconds (None: no limit), or if `send` raises an exception
-    of a type in `disconnect_errors`.
+    of a type in `disconnect_errors`. `send_in_slot` limits the number of messages per second to `max_rate` (None: no
+    limit).
     """
 
     def __init__(
@@ -42,7 +45,10 @@ class ResponseWriter:
         keep_alive: float | None,
         send_timeout: float | None,
         disconnect_errors: tuple[type[Exception], ...] = DISCONNECT_ERRORS,
+        max_rate: float | None = None,
     ) -> None:
+        check_number("max_rate", max_rate, optional=True)
+        self.has_slots = max_rate is not None
         self.client_left = False
         """True after a message that failed or took too long. Later messages are not sent."""
         self._send = send
@@ -54,6 +60,10 @@ class ResponseWriter:
         self._sends_since_checkpoint = 0
         self._send_finished: anyio.Event | None = None  # not None only while a task waits; a lock would be slower
         self._scope: anyio.CancelScope | None = None  # the cancel scope of `deliver`
+        self._slot_length = 1 / max_rate if max_rate is not None else 0.0
+        self._next_slot = -inf  # the earliest time of the next call by `send_in_slot`
+        self._delayed: list[Callable[[], Awaitable[object]]] = []  # functions to call in the next slot
+        self._has_delayed = anyio.Event()
         self._on_disconnect: Callable[[], object] = lambda: None
 
     async def send(self, message: Any) -> None:
@@ -88,6 +98,33 @@ class ResponseWriter:
                 self._send_finished.set()
                 self._send_finished = None
 
+    async def send_in_slot(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Call `send`, which sends messages, if no call has used the current slot. Otherwise call it in the next slot.
+
+        In the second case, this method returns immediately, and `deliver` calls `send` later.
+        """
+        now = monotonic()
+        if now >= self._next_slot:
+            self._next_slot = slot_end(now, self._slot_length)
+            await send()
+        elif send not in self._delayed:
+            self._delayed.append(send)
+            self._has_delayed.set()
+
+    async def _use_slots(self) -> None:
+        """Call the delayed functions in each slot."""
+        while True:
+            if (delay := self._next_slot - monotonic()) > 0:
+                await sleep(delay)
+            elif self._delayed:
+                self._next_slot = slot_end(monotonic(), self._slot_length)
+                delayed, self._delayed = self._delayed, []
+                for send in delayed:
+                    await send()
+            else:
+                self._has_delayed = anyio.Event()
+                await self._has_delayed.wait()
+
     async def deliver(
         self,
         work: Callable[[], Awaitable[object]],
@@ -113,10 +150,14 @@ class ResponseWriter:
         self._on_disconnect = on_disconnect
 
         async def run_work() -> None:
-            nonlocal error, returned
+            nonlocal returned
+            await work()
+            returned = True
+
+        async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
+            nonlocal error
             try:
-                await work()
-                returned = True
+                await function()
             except Exception as raised:  # returned, because a task group would wrap it in an ExceptionGroup
                 error = raised
             finally:
@@ -132,7 +173,9 @@ class ResponseWriter:
 
         async with anyio.create_task_group() as group:
             self._scope = group.cancel_scope
-            group.start_soon(run_work)
+            group.start_soon(run_to_end, run_work)
+            if self.has_slots:
+                group.start_soon(run_to_end, self._use_slots)
             group.start_soon(detect_lost_client)
             if shutdown is not None:
                 group.start_soon(wait_for_shutdown, shutdown)
@@ -151,7 +194,7 @@ class ResponseWriter:
             now = monotonic()
             due = self._last_send_at + (self._send_timeout if self._sending else self._keep_alive)
             if due > now:
-                await anyio.sleep(min(due - now, longest_sleep))
+                await sleep(min(due - now, longest_sleep))
                 continue
             if self._sending:
                 return
@@ -167,6 +210,14 @@ class ResponseWriter:
         self._on_disconnect()
         if self._scope is not None:
             self._scope.cancel()
+
+
+def slot_end(now: float, length: float) -> float:
+    """Return the end of the time slot that contains `now`. Slots have the same borders in the whole process.
+
+    So the event loop wakes up once for all responses, and the readers of a run send the same bytes.
+    """
+    return ((now + _CLOCK_ERROR) // length + 1) * length
 
 
 async def wait_for_disconnect(

@@ -39,7 +39,7 @@ from streamtools.errors import (
     check_methods,
     check_number,
 )
-from streamtools.events import Done, Start, UIEvent
+from streamtools.events import Done, Start, UIEvent, join_deltas
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable, reason_of
 from streamtools.outputs import make_encoder
@@ -70,11 +70,17 @@ class AnyWebSocket(Protocol):
 class Socket:
     """Wraps a framework's websocket. All frames are sent through `writer`."""
 
-    def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None, shutdown: Shutdown | None) -> None:
+    def __init__(
+        self, websocket: AnyWebSocket, *, send_timeout: float | None, max_rate: float | None, shutdown: Shutdown | None
+    ) -> None:
         check_methods("websocket", websocket, "the websocket of a framework", "accept", "receive", "send")
         # There is no keep-alive, because servers send pings.
         self.writer = ResponseWriter(
-            websocket.send, keep_alive=None, send_timeout=send_timeout, disconnect_errors=(Exception,)
+            websocket.send,
+            keep_alive=None,
+            send_timeout=send_timeout,
+            disconnect_errors=(Exception,),
+            max_rate=max_rate,
         )
         self.shutdown = shutdown or Shutdown()
         self.closing: tuple[int, str] | None = None
@@ -184,7 +190,7 @@ class SocketSink(EventSink):
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        for event in events:
+        for event in join_deltas(events) if self._socket.writer.has_slots else events:
             self.last = event
             if event.type in self._exclude:
                 continue
@@ -206,6 +212,7 @@ async def send_events(
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     send_timeout: float | None = 60.0,
+    max_rate: float | None = None,
     shutdown: Shutdown | None = None,
 ) -> None:
     """Send the events of a run or a stream, each as one text frame, then close the websocket.
@@ -221,7 +228,7 @@ async def send_events(
     """
     excluded = read_exclude(exclude)
     _check_format(format)
-    socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
+    socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
     reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
 
     async def listen(group: TaskGroup) -> None:
@@ -367,6 +374,7 @@ async def serve_websocket(
     max_waiting: int = 8,
     max_conversations: int | None = None,
     send_timeout: float | None = 60.0,
+    max_rate: float | None = None,
     shutdown: Shutdown | None = None,
 ) -> None:
     """Answer the messages of a websocket client until the client leaves. Accepts the websocket if necessary.
@@ -424,7 +432,7 @@ async def serve_websocket(
     check_number("max_conversations", max_conversations, 1, optional=True)
     check_function("handler", handler, "message", "session")
     _check_format(format)
-    socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
+    socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
     excluded = read_exclude(exclude)
     has_conversations = max_conversations is not None
     connection = _Connection(
@@ -628,7 +636,7 @@ class _Connection:
         try:
             if answer.is_cancelled:
                 await self._stop(reader, conversation)
-            await reader.read(answer.sink)
+            await reader.read(answer.sink, self.socket.writer)
         finally:
             if self.socket.closed:
                 reader.leave()

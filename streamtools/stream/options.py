@@ -67,11 +67,9 @@ class TextOptions(Checked):
     history: Literal["as_written", "as_shown"] = "as_written"
     """The text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"` is the text
     after the rules."""
-    pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """How visible text is split into events: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
 
     def __post_init__(self) -> None:
-        Options(text_rules=self.rules, history=self.history, pace=self.pace)
+        Options(text_rules=self.rules, history=self.history)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
 
@@ -147,5 +145,4 @@ def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:
         "text_rules": text.rules,
         "rules_in_reasoning": text.rules_in_reasoning,
         "history": text.history,
-        "pace": text.pace,
     }

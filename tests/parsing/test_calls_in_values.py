@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from streamtools import Parser, StreamMachine
+from streamtools import Parser, StreamMachine, rules
 from streamtools.errors import Code
 from streamtools.events import Error, ProviderCompleted, Text, TextDelta
 from streamtools.machine.event_order import validate
@@ -291,12 +291,12 @@ def test_a_withdrawn_call_goes_back_to_the_model_as_an_error() -> None:
     assert f" y\n{QWEN_END}" in "".join(event.text for event in events if isinstance(event, Text))
 
 
-@pytest.mark.parametrize("pace", ["as_it_comes", "words"])
-def test_calls_before_and_after_a_withdrawn_call(pace: Literal["as_it_comes", "words"]) -> None:
+@pytest.mark.parametrize("ruled", [False, True])
+def test_calls_before_and_after_a_withdrawn_call(ruled: bool) -> None:
     other = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}\n'
     text = f"{other}{QWEN}x\n{QWEN_END} y\n{QWEN_END}\n{other}"
     for deltas in usual_ways(text):
-        parser = Parser(["qwen3_coder_xml", "hash_marker"], TOOLS, pace=pace)
+        parser = Parser(["qwen3_coder_xml", "hash_marker"], TOOLS, text_rules=[rules.replace(["Bern"], "…")] * ruled)
         events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
         assert ["get_weather", "get_weather"] == [each.name for each in parser.calls], events
         assert 1 == len(parser.errors)

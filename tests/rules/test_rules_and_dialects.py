@@ -1,4 +1,4 @@
-"""Tests of rules and pace together with each dialect."""
+"""Tests of rules together with each dialect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from streamtools.testing.laws import cut
 from tests.families import MARKUP
 from tests.rules.test_text_guard import RULES, assert_conserved, feed
 
-PACES: list[Any] = ["as_it_comes", "words", "graphemes"]
 WORDS = [
     "secret",
     "sec",
@@ -58,7 +57,7 @@ def hold(dialect: str, seed: int) -> int:
     text = "".join(parts)
     more: dict[str, Any] = {"dialects": [dialect], "tools": known, "reasoning": draw.choice(["start", "anywhere"])}
     plain = parse(text, **more)
-    chosen = {**more, "text_rules": RULES, "pace": PACES[seed % 2]}
+    chosen = {**more, "text_rules": RULES}
     whole = parse(text, **chosen)
     for cuts in (list(range(len(text))), sorted(draw.choices(range(len(text) + 1), k=4))):
         events = feed(Parser(**chosen), cut(text, cuts))
@@ -74,7 +73,7 @@ def hold(dialect: str, seed: int) -> int:
 
 @pytest.mark.parametrize("many", [1, pytest.param(60, marks=pytest.mark.deep)])
 def test_rules_apply_to_the_visible_text_of_each_dialect(many: int) -> None:
-    """With each pace and at any cuts: no match spans a call, and no text is lost."""
+    """At any cuts: no match spans a call, and no text is lost."""
     calls = sum(hold(dialect, seed) for dialect, seed in itertools.product(sorted(DIALECTS), range(many)))
 
     assert calls > 0

@@ -1,13 +1,10 @@
-"""Growth of the stages between the model's text and its reader: a judge and a pace."""
+"""Growth of the judge between the model's text and its reader."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from streamtools.events import Text
-from streamtools.parsing.text_filter import SegmentBuffer
 from streamtools.stream.text_judge import Gate, TextJudge
 from tests.fuzz.target import pieces
 
@@ -25,16 +22,7 @@ def _use_gate(texts: list[str]) -> None:
     assert not len(gate)
 
 
-def _feed(make: Callable[[], Any], texts: list[str]) -> None:
-    reader = make()
-    for text in texts:
-        reader.feed(text)
-
-
-USES: dict[str, Callable[[list[str]], None]] = {
-    "judge": _use_gate,
-    "words": partial(_feed, partial(SegmentBuffer, words=True)),
-}
+USES: dict[str, Callable[[list[str]], None]] = {"judge": _use_gate}
 
 
 def use(what: str, size: int, parts: list[str]) -> None:
