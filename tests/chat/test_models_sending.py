@@ -409,6 +409,24 @@ async def test_an_unreadable_response() -> None:
     assert opened.closed
 
 
+class ClientError(Exception):
+    """The base class of aiohttp's exceptions, by its name."""
+
+
+class Malformed(Opened):
+    """A response that httpx-aiohttp cannot parse."""
+
+    async def __aenter__(self) -> Self:
+        raise ClientError
+
+
+async def test_an_exception_of_aiohttp() -> None:
+    """It is an error of the provider, so a `Fallback` calls the next model."""
+    error = (await ask(OpenAIChat("m", client=Malformed(), retries=0)))[0]
+    assert isinstance(error, SourceError)
+    assert (error.message, error.cause) == ("the provider could not be reached", f"{__name__}.ClientError")
+
+
 # Closing.
 
 

@@ -264,7 +264,8 @@ class Sending:
                 await response.read_first()
             except Exception as error:
                 kinds = {kind.__name__ for kind in type(error).__mro__}
-                if not isinstance(error, OSError) and "RequestError" not in kinds:
+                # httpx-aiohttp raises the `ClientError` of aiohttp for a malformed response.
+                if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
                     raise
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
                 if response is not None:
