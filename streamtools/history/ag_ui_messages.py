@@ -76,7 +76,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a call with the arguments that the model wrote.
 
-    The AG-UI encoder of this library wraps malformed arguments in an object. They are unwrapped here.
+    The AG-UI encoder of this library wraps malformed arguments in an object. This function unwraps them.
     """
     function = call.get("function")
     arguments = string_at(function, "arguments")

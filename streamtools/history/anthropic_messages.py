@@ -1,10 +1,10 @@
 """Reads and writes Anthropic's messages.
 
-An assistant message is a list of blocks. The next user message starts with the results of its calls. User and assistant
-messages must alternate, so consecutive messages of one role are joined. Anthropic refuses blank text, and white space
-at the end of the text if the last message is the assistant's. Call ids must be unique in the whole history, and may
-contain only letters, digits, `_` and `-`. The system prompt, and the container of the code execution tool, are not part
-of the messages. They have separate fields in the request.
+An assistant message is a list of blocks. The results of its calls begin the next user message. User and assistant
+messages must alternate, so consecutive messages of one role are joined. Anthropic refuses blank text. If the last
+message is the assistant's, its text must not end with white space. Call ids must be unique in the whole history, and
+may contain only letters, digits, `_` and `-`. The system prompt, and the container of the code execution tool, are not
+part of the messages. They have separate fields in the request.
 """
 
 from __future__ import annotations

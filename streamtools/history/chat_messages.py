@@ -7,7 +7,7 @@ Each message has a role. An assistant message has separate fields for its text a
 - Ollama: arguments are objects. A result contains the name of its tool. Images are in a separate field. The reasoning
   is in the field `thinking`.
 - Cohere (version 2): like OpenAI, except for the reasoning. In a message with calls, the reasoning is in the field
-  `tool_plan`. In any other message, it is a part of the content. Cohere's reasoning is sent back only to Cohere.
+  `tool_plan`. In any other message, it is a part of the content. Reasoning of other providers is not sent to Cohere.
 
 The functions that write messages expect a history in which each turn is followed by its results, and in which the
 results of calls in text are user messages.
@@ -41,7 +41,7 @@ _OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part tha
 
 
 def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
-    """Add the fields of an assistant message, except its content, to `turn`: reasoning, a refusal, calls."""
+    """Add the fields of an assistant message to `turn`: reasoning, a refusal, calls, and content that is not text."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
     thinking = text_of(fields) if fields else string_at(message, "thinking")
     if fields or thinking:
@@ -107,8 +107,8 @@ def read_content_part(part: Mapping[str, Any], turn: TurnDraft, default_format: 
 def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result in a tool message.
 
-    A result of an older version of Ollama has no call id, only the name of its tool. It belongs to the first call of
-    that tool that has no result.
+    A result of an older version of Ollama has no call id, only the name of its tool. Such a result belongs to the first
+    call of that tool that has no result.
     """
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
@@ -127,7 +127,7 @@ def _document(part: Any) -> Any:
 
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
-    """Return the content, with a part for each image in the field `images`, which messages of Ollama have."""
+    """Return the content, with a part for each image in the field `images` of a message of Ollama."""
     listed = message.get("images")
     images = [_image(image) for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
     if not images:

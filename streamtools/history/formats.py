@@ -66,10 +66,11 @@ def read_messages(
     messages are ignored. Data of a provider is kept only if the provider has signed or encrypted it.
 
     A result is moved to the position after the turn of its call. A result without a call, and a second result of a
-    call, are dropped, because providers refuse them. In a `Results` message, they are errors instead.
+    call, are dropped, because providers refuse them. In a `Results` message, such results of native calls are errors
+    instead.
 
-    Raises ValueError for an object that is not a message, for a refused system message, and for a result in a `Results`
-    message without an open call in the turn before. The error contains the index of the message, from 0.
+    Raises ValueError for an object that is not a message, for a refused system message, and for a native result in a
+    `Results` message if the turn before has no open call for it. The error contains the index of the message, from 0.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")
@@ -191,7 +192,7 @@ def write_messages(
 
     - `provider` is the recipient of the request. Its host and model are used. Data of a provider, such as items,
       signatures and additional fields, is sent back only to the same provider. Two providers are the same if their
-      formats are equal and their hosts are equal or unknown.
+      formats and their hosts are equal or unknown.
     - `send_reasoning` applies to chat completions. It selects the turns whose reasoning is sent back; see
       `SendReasoning`. `reasoning_field` is the field for the reasoning if no turn of the history has such a field.
     - The results of calls in text become one user message per turn, with one block per call. Each block has the form of
@@ -204,9 +205,9 @@ def write_messages(
     For `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"`, the messages do not include the system messages.
     Use `system_prompt` for the separate field in the request.
 
-    Raises TypeError for a message that is a dict. Raises ValueError for an unknown format, for a part of a user message
-    that the provider does not accept, for a result that does not follow the turn with its call, and for a second result
-    of a call.
+    Raises TypeError for a message that is a dict. Raises ValueError for an unknown format, for user content that Ollama
+    does not accept, for a native result that does not follow the turn with its call, and for a second result of a
+    native call.
     """
     check_word("format", format, _WRITERS)
     if any(isinstance(message, Mapping) for message in history):
@@ -227,7 +228,7 @@ def write_continuation(
     unanswered: Unanswered = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return only the messages that follow a turn, for a request that continues it.
+    """Return only the messages that follow a turn, for a request that continues the turn.
 
     `turn` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
     other parameters are those of `write_messages`. Raises the exceptions of `write_messages`.

@@ -32,7 +32,7 @@ from streamtools.limits import DEFAULT_LIMITS
 
 
 class ValueBudget:
-    """Limits the number of JSON values in the arguments of a history that are JSON text.
+    """Limits the number of JSON values that the calls of a history contain in arguments with JSON text.
 
     Arguments that arrive as objects are not counted. The limit is needed because parsing a text blocks all other
     threads, and the parsed values stay in memory.
@@ -56,12 +56,12 @@ class ValueBudget:
 
 
 class HistoryReader:
-    """Collects messages into a history. Tracks native calls without a result. Those of the last turn are *open*.
+    """Collects messages into a history. Tracks native calls without a result. Such calls of the last turn are *open*.
 
     A source may spread one turn, and its results, over many messages. The reader merges them into one `Assistant` and
-    one `Results` message, in linear time. A result that arrives after a later turn is moved to the turn of its call.
-    A result is dropped if its call is unknown or already has a result. If calls of one turn share an id, they get
-    unique ids, and their results are assigned in order.
+    one `Results` message, in linear time. A result that arrives after a later turn is moved to the turn of its call. A
+    result is dropped if its call is unknown or already has a result. If open calls share an id, the later calls get new
+    ids, and the results are assigned in order.
     """
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
@@ -81,14 +81,14 @@ class HistoryReader:
         self._numbers = count(2)  # the suffixes of new ids
 
     def flush(self) -> list[Message]:
-        """Finish the collected turn. Returns the history without results, to which the caller may add."""
+        """Finish the collected turn. Returns the history without results. The caller may add messages to it."""
         if self.turn is not None:
             self._history.append(self.turn.finish())
             self.turn = None
         return self._history
 
     def finish(self) -> list[Message]:
-        """Return the whole history. The results of each turn follow it."""
+        """Return the whole history. The results of each turn follow the turn."""
         history: list[Message] = []
         messages = self.flush()
         for index in range(len(messages) + 1):
@@ -126,7 +126,7 @@ class HistoryReader:
         return id in self._waiting and self._waiting[id][0] == self._turn_end
 
     def open_turn(self, format: str | None, *, only_items: bool = False) -> TurnDraft:
-        """Return the turn to add the next part to. This is the last message if it is a turn, or else a new turn.
+        """Return the turn to add the next part to: the last message if it is a turn without results, else a new turn.
 
         With `only_items`, only a turn under construction is continued, not a complete `Assistant` message.
         """
@@ -168,7 +168,7 @@ class HistoryReader:
         self._results.setdefault(turn_end, []).append(result)
 
     def add_result(self, result: CallResult) -> None:
-        """Add the result of a call. Raises ValueError if the last turn has no such open call."""
+        """Add the result of a call. Raises ValueError for a native result if the last turn has no such open call."""
         if result.dialect == NATIVE:
             if not self.is_open(result.call_id):
                 raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
@@ -247,7 +247,7 @@ class TurnDraft:
     def add_call(
         self, call: object, id: object, extra: Mapping[str, Any] | None = None, signature: object = None
     ) -> None:
-        """Add a call. A call without an id gets a generated one. Does nothing if `call` is not a mapping."""
+        """Add a call. A call without an id gets a generated id. Does nothing if `call` is not a mapping."""
         if isinstance(call, Mapping):
             new_id = f"call_{self.index}_{self.count}"
             self.count += 1
@@ -260,7 +260,7 @@ class TurnDraft:
         return self.format == format
 
     def add_item(self, data: Mapping[str, Any]) -> None:
-        """Add a provider item, unless a client sent it or it nests too deeply to be serialized."""
+        """Add a provider item. Does nothing if a client sent it, its format is unknown, or it nests too deeply."""
         if self.format and not self.client and fits(data, DEFAULT_LIMITS.depth):
             self.parts.append(ProviderItem(self.format, dict(data)))
 
@@ -292,9 +292,10 @@ def read_call(
     extra: ProviderItem | None = None,
     signature: object = None,
 ) -> ToolCall:
-    """Return `call` as a ToolCall. It gets the id `new_id` if `id` is empty or not a string.
+    """Return `call` as a ToolCall. The ToolCall gets the id `new_id` if `id` is empty or not a string.
 
-    If the call is malformed or exceeds `budget`, `arguments` is empty. `raw` then holds the model's text.
+    If the call is malformed or exceeds `budget`, `arguments` is empty. `raw` then holds the model's text, or "{}" if
+    there is no text.
     """
     raw, call = "", custom_as_function(call)
     try:

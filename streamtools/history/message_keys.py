@@ -63,8 +63,8 @@ _MAX_LETTERS = 4  # the maximum number of letters that only one of two similar k
 def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") -> None:
     """Raise ValueError for a misspelled key in a message, its parts or its calls.
 
-    Also raises ValueError for a message without content, or a text part without text, that has an unknown key. `kind`
-    is a key of `_KEYS`. It is ignored for an object without a role, which is an item or a step.
+    Also raises ValueError if a message without content, or a text part without text, has an unknown key. `kind` is a
+    key of `_KEYS`. For an object without a role, `kind` is ignored: the object is an item or a step.
     """
     role = message.get("role")
     if role is None:

@@ -20,7 +20,7 @@ Unanswered: TypeAlias = Literal["cancelled", "leave"] | None
 `cancelled`: they get the result `NOT_RUN`. `leave`: they get no result. None: they get the result `NOT_RUN` if other
 messages follow them. Calls at the end of the history may still run, so they get no result.
 
-A malformed native call cannot run. Except with `leave`, it gets an error message that describes the fault.
+A malformed native call cannot run. Except with `leave`, its result is an error message that describes the fault.
 """
 
 

@@ -59,7 +59,8 @@ class Thought(NamedTuple):
 
     `signature` is the provider's signature or encrypted content, and `id` the provider's id of the block. `redacted` is
     True if the provider sent only encrypted reasoning. `extra` holds the additional JSON fields that the provider sent.
-    For chat completions, these are the message fields that held the reasoning. All of this is sent back unchanged.
+    For chat completions, these are the message fields that held the reasoning. The same provider gets these values back
+    unchanged, if its format has fields for them.
     """
 
     text: str
@@ -76,9 +77,9 @@ class CallResult(NamedTuple):
     """The result of one call, for the model.
 
     `dialect` and `name` are the dialect and the tool name of the call. `text` is the result as text. If the result has
-    other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralize=True`, text
-    that looks like a call is changed so that it is not parsed as one. `extra` holds the additional JSON fields of the
-    provider's message.
+    other content, such as images, `parts` holds the whole result, in the form of a user message. With
+    `neutralize=True`, text that looks like a call is changed so that it is not parsed as one. `extra` holds the
+    additional JSON fields of the provider's message.
     """
 
     dialect: str | None

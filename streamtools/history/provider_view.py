@@ -1,12 +1,12 @@
 """Adapts a history to the provider that receives it.
 
 This module removes the data of other providers and makes tool names valid. For chat completions, it also selects the
-assistant messages that send their reasoning back, and the field that holds it.
+assistant messages that send their reasoning back, and the field for the reasoning.
 
 An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
 between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on
-OpenRouter. So by default, all later requests contain the reasoning of exchanges with calls, and only of these. If the
-reasoning field of the server is known, each assistant message of these exchanges gets the field, which may be empty.
+OpenRouter. So by default, later requests contain the reasoning of exchanges with calls, but of no other exchange. If
+the reasoning field of the server is known, each assistant message of these exchanges gets the field. It may be empty.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from streamtools.history.writing import valid_name
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
 """Hosts that refuse unknown JSON fields, with the reasoning fields that they accept.
 
-OpenAI's hosts accept no reasoning fields. They accept malformed arguments of calls, which servers that render
-templates, such as vLLM, refuse with status 400.
+OpenAI's hosts accept no reasoning fields. They accept malformed arguments of calls. Servers that render templates, such
+as vLLM, refuse malformed arguments with status 400.
 """
 
 
@@ -171,7 +171,7 @@ _FIELD_OF_HOST = {
 }
 """The reasoning field of each host.
 
-It is used if no turn of the history has a reasoning field, because all turns came from a client or another provider.
+Used if the caller names no field, and no turn of the history has one: all turns came from a client or another provider.
 """
 
 
@@ -213,7 +213,8 @@ def _last_field(history: Sequence[Message]) -> str | None:
 def _with_field(message: Assistant, field: str | None) -> Assistant:
     """Return the turn with the reasoning field `field`, if it has no reasoning field. None means no field.
 
-    The field is empty if the turn tells which field held the reasoning. Otherwise it holds the reasoning.
+    The field holds the reasoning if the provider of the turn is unknown, or if a client sent the turn in the format of
+    chat completions. Otherwise the field is empty.
     """
     if field is None or fields_of(message):
         return message

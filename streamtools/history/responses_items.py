@@ -2,9 +2,9 @@
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
 led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back only if it has an
-id and encrypted content, or an id and provider items in its turn. The rest is omitted, because requests with the option
-`store: false` refuse it. Reasoning directly before an unanswered client call is omitted with the call. A call of a
-custom tool has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
+id. It must also have encrypted content, or be in a turn with provider items. Requests with the option `store: false`
+refuse any other reasoning, so it is omitted. Reasoning directly before an unanswered client call is omitted with the
+call. A call of a custom tool has a text instead of arguments. Its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def is_item(message: Mapping[str, Any]) -> bool:
-    """Return whether an object is not a message although it has a role, for example an item that adds tools."""
+    """Return whether an object with a role is an item and not a message, for example an item that adds tools."""
     return "content" not in message and isinstance(message.get("type"), str) and message["type"] != "message"
 
 

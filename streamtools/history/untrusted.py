@@ -1,8 +1,8 @@
-"""Neutralizes all texts of a request, except the user's words and the application's instructions.
+"""Neutralizes the texts of a request, except the user's words, the application's instructions and some other fields.
 
-Calls come only from the model's live answer. Any other text in a request may hold a call that an attacker planted: a
-result, a document, a file name, the description of a tool. A model that quotes such a text must not make the call. So
-every string of a request is neutralized, except in the fields that `IN_HISTORY`, `IN_BODY` and `IN_SCHEMA` name.
+Calls come only from the model's live answer. Any other text in a request, such as a result, a document, a file name or
+the description of a tool, may hold a call that an attacker planted. A model that quotes such a text must not make the
+call. So the strings of a request are neutralized, except the texts that `IN_HISTORY`, `IN_BODY` and `IN_SCHEMA` list.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ These texts are also exempt:
 - system messages, which are the application's instructions
 - reasoning that is signed or encrypted, because the provider refuses changed reasoning
 - the content of a result of a tool with `neutralize=False`
-- in a chat, the words of the user, and the words of the model, which contain its calls. The gateway neutralizes these
-  words, because a client may put documents into them."""
+- in a chat, the words of the user and of the model. The model's words contain its calls. The gateway neutralizes the
+  words of both, because a client may put documents into them."""
 
 IN_BODY = frozenset({
     "messages", "input", "contents",  # `write_messages` neutralizes them
@@ -73,7 +73,7 @@ _NOT_IN_URLS = re.compile(r"[^A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]")
 
 
 def neutralize_history(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history with all texts neutralized, except the words of the user and of the model."""
+    """Return the history with all texts neutralized that `IN_HISTORY` does not list."""
     return _neutralize([*history], dialects, _Visitor.visit)
 
 
@@ -83,7 +83,7 @@ def neutralize_words(history: Iterable[Message], dialects: Sequence[Dialect]) ->
 
 
 def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
-    """Return the body of a request with all texts neutralized, except the messages."""
+    """Return the body of a request with its texts neutralized, except the fields in `IN_BODY`, such as the messages."""
     return _neutralize(body, dialects, _Visitor.visit_body) if dialects else body
 
 

@@ -45,11 +45,11 @@ def arguments_text(call: ToolCall) -> str:
 
 
 def provider_fields(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
-    """Return the additional JSON fields of a part, a result or a message that its provider sent."""
+    """Return the additional JSON fields that the provider sent with a part, a result or a message."""
     return dict(part.extra.data) if part.extra else {}
 
 
 def call_provider_fields(call: ToolCall, format: str) -> dict[str, Any]:
-    """Return the additional JSON fields of a call that a provider with this message format sent."""
+    """Return the additional JSON fields that a provider with this message format sent with a call."""
     extra = (call.own or {}).get(format)
     return extra if isinstance(extra, dict) else {}

@@ -1,13 +1,13 @@
 """Converts the streams of providers into source events. There is one adapter per wire format.
 
-Each function for a format, and `detect`, returns a `Source`. It accepts any of these objects:
+Each function for a format returns a `Source`, and so does `detect`. These functions accept any of these objects:
 
 - a response, which is an object with `aiter_bytes()`
 - an `EventSource` of httpx-sse or httpx2
 - a stream of the provider's SDK
 - a synchronous or asynchronous iterable of bytes, server-sent events, dicts or SDK objects
 
-It raises `UnreadableSource` for any other object. Failures of providers, SDKs and networks become error events. The
+They raise `UnreadableSource` for any other object. Failures of providers, SDKs and networks become error events. The
 adapters are sans-IO and can also be used directly: `adapter("openai").feed(bytes)`.
 """
 
@@ -115,7 +115,7 @@ def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
-    """Return the source events of plain text. Each string is a delta. The turn stops at the end of the iterable."""
+    """Return the source events of plain text. Each string is a delta. The turn ends at the end of the iterable."""
     return Source(strings, PlainText())
 
 

@@ -1,7 +1,7 @@
 """Finds adapters by name, or by the first event of a stream. Sans-IO.
 
-Comments, pings and events without data do not show the format of a stream. All data is buffered until an event shows
-it. The chosen adapter then reads the buffered data.
+Comments, pings and events without data do not show the format of a stream. Data is buffered until an event shows the
+format, up to a limit. The chosen adapter then reads the buffered data.
 """
 
 from __future__ import annotations

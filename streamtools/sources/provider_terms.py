@@ -18,7 +18,7 @@ from streamtools.events import FinishReason, SourceError, Usage
 from streamtools.json_values import well_formed
 
 MESSAGE_LENGTH = 500
-"""The maximum length of an error message, in characters. Some providers repeat the whole prompt in it."""
+"""The maximum length of an error message, in characters. Some providers repeat the whole prompt in a message."""
 
 _TERMS: dict[FinishReason, str] = {
     "stop": "stop end_turn stop_sequence completed complete",
@@ -117,8 +117,10 @@ def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
 
 
 def shown_url(url: object) -> str | None:
-    """Return the host and path of a URL for the log, or None. Without query and user info, which may hold
-    credentials."""
+    """Return the host and path of a URL for the log, or None.
+
+    The query and the user info are omitted, because they may hold credentials.
+    """
     host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
     shown = host.rpartition("@")[2] + slash + path
     return bounded(shown, 300) or None
@@ -136,8 +138,8 @@ def url_of(response: object) -> str | None:
 class Fault(NamedTuple):
     """An error that a provider reports.
 
-    `message` may be shown to users. `kind` holds the types and codes of the error and the id of the request, only for
-    the log. `status` is the HTTP status, or None.
+    `message` may be shown to users. `kind` is only for the log. It holds the types and codes of the error and the id of
+    the request. `status` is the HTTP status, or None.
     """
 
     message: str
@@ -182,7 +184,7 @@ def read_status(value: Any) -> int | None:
 
 
 def raised_error(error: Exception) -> SourceError | None:
-    """Return the provider's error in an exception of its SDK. Returns None if it has no error body and no status."""
+    """Return the provider's error in an SDK's exception, or None if the exception has no error body and no status."""
     body = next((data for name in _BODIES if isinstance(data := _get(error, name), dict | list | str) and data), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
@@ -237,7 +239,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def text_under(value: Any, *names: str) -> str | None:
-    """Return the first non-empty string under one of the keys `names` in the dicts of all providers, or None.
+    """Return the first non-empty string under one of the keys `names`, or None. `value` has one dict per provider.
 
     >>> text_under({"google": {"thoughtSignature": "c2ln"}}, "signature", "thoughtSignature")
     'c2ln'

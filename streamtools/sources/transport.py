@@ -76,7 +76,7 @@ class Transport:
 
     @property
     def ends_when_cancelled(self) -> bool:
-        """Whether the cancellation of a read ends the stream, because it is read from an asynchronous generator."""
+        """Whether the cancellation of a read ends the stream. It does if an asynchronous generator yields the data."""
         return isinstance(self._iterator, AsyncGenerator)
 
     @property
@@ -88,7 +88,7 @@ class Transport:
 
     @property
     def read(self) -> Callable[[], Awaitable[Any]]:
-        """The function that reads each piece after the first. For an asynchronous iterator, it is its `__anext__`."""
+        """The function that reads each piece after the first. An asynchronous iterator provides it as `__anext__`."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
@@ -118,7 +118,7 @@ class Transport:
     async def refusal(self) -> SourceError | None:
         """Return an error if the response is an HTTP error or one JSON document. Returns None for a stream.
 
-        The bytes of a stream remain unread.
+        After that, all bytes of a stream can still be read.
         """
         if not self._in_bytes:
             return None

@@ -2,8 +2,8 @@
 
 In this module, "the backend" is the remote server that sends the stream. It calls the model and runs most of the tools.
 One stream holds several turns, and a `finish` part ends the stream. A `finish-step` part ends a turn, but does not say
-why. The adapter therefore reports the end of the turn later: when `finish` arrives, which holds the finish reason, or
-when another turn begins. In the second case, the finish reason is "stop".
+why. The adapter therefore reports the end of the turn later: when `finish` arrives with the finish reason, or when
+another turn begins. In the second case, the finish reason is "stop".
 
 The parts after a call show who runs it. The backend has run a call if the call has `providerExecuted`, or if its
 result, its denial or an input error follows in the same turn. Such calls are reported with `provider_executed`, and
@@ -57,7 +57,7 @@ class BufferedCalls:
         """Ids of all calls of the run that were reported, or that the backend has run."""
 
     def begin(self, id: str, name: str | None, events: list[SourceEvent]) -> None:
-        """Buffer a call whose arguments have not arrived. If the turn now exceeds the limit, report all its calls."""
+        """Buffer a call whose arguments have not arrived. Reports the buffered calls if the turn exceeds the limit."""
         if id not in self._whole:
             self._begun[id] = name
             if len(self._begun) > self._limit:
@@ -66,7 +66,7 @@ class BufferedCalls:
     def complete(
         self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
     ) -> None:
-        """Buffer a complete call, unless the backend has run it. Reports all calls if the turn exceeds the limit."""
+        """Buffer a complete call that the backend has not run. Reports the buffered calls if they exceed the limit."""
         self._without_id += id is None
         key = f"call {self._without_id}" if id is None else id
         self._begun.pop(key, None)
@@ -113,7 +113,7 @@ class BufferedCalls:
 
 
 class TurnsAdapter(FrameAdapter):
-    """The base of adapters for runs of a remote backend, which has several turns and runs its own tools."""
+    """The base of adapters for runs of a remote backend. A run has several turns. The backend runs its own tools."""
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

@@ -2,11 +2,11 @@
 
 Converse uses one format for all models. Content blocks have an index, grow by deltas, and stop. Only some blocks, such
 as calls, have a start event. The stop reason follows the blocks, and the last message, `metadata`, holds the usage. The
-turn ends there, or at the end of the transport. It is complete if a stop reason has arrived.
+turn ends there, or at the end of the transport. The turn is complete if a stop reason has arrived.
 
-InvokeModel sends the stream of the model vendor's API. Each event of that stream is base64 in a `chunk`. The adapter
-for that API reads these events: Anthropic's Messages or chat completions. In Converse and in InvokeModel, an exception
-may arrive in place of an event. It is reported as an error.
+InvokeModel sends the stream of the model vendor's API: Anthropic's Messages, or chat completions. Each event of that
+stream is base64 in a `chunk`. The adapter for that API reads these events. In Converse and in InvokeModel, an exception
+may arrive in place of an event. The exception is reported as an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TEXT = 7  # the type of a header whose value is text
 
 
 class EventStreamDecoder(FrameDecoder):
-    """Splits binary messages into frames. Chunks may end at any byte. `limit` is the maximum bytes of a message."""
+    """Splits binary messages into frames. Chunks may end at any byte. A message has at most `limit` bytes."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
@@ -243,7 +243,7 @@ class Bedrock(FrameAdapter):
             self._open_text, self._citations = index, []
 
     def _reserve(self, data: Any) -> bool:
-        """Subtract the length of `data` from `_room`. Returns False if `data` exceeds it, or nests too deep."""
+        """Subtract the length of `data` from `_room`. Returns False if `data` exceeds the room, or nests too deep."""
         self._room -= len(str(data))
         return self._room >= 0 and fits(data, self._limits.depth)
 

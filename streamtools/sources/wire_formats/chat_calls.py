@@ -173,7 +173,7 @@ class ChatCalls:
         return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
-        """Append the buffered data at the end of the turn: incomplete surrogate pairs, and the ends of faulty calls."""
+        """Append buffered data at the end of a turn: U+FFFD for half a surrogate pair, and the ends of faulty calls."""
         for call in self._calls:
             call.add(call.pair_joiner.close(), events)
             if call.fault is not None:

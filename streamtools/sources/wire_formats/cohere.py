@@ -2,7 +2,7 @@
 
 Content, calls and citations have an index. Each of them starts, grows and ends. The data of a delta is in
 `delta.message`, which has one field at a time. The plan that a model writes before its calls becomes reasoning.
-Citations are forwarded unchanged. `message-end` holds the finish reason and the usage. The `[DONE]` after it is
+Citations are forwarded unchanged. `message-end` holds the finish reason and the usage. A `[DONE]` after this event is
 ignored.
 """
 

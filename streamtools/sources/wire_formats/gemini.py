@@ -2,20 +2,20 @@
 
 `streamGenerateContent` sends chunks of generated content. They have these peculiarities:
 
-- The finish reason is STOP even if the turn has calls. Some servers send STOP with every chunk. A later reason other
-  than STOP replaces it. STOP may also arrive before code that Google runs. The answer then continues after the result
-  of the code. The format has no terminator.
+- The finish reason is STOP even if the turn has calls. Some servers send STOP with every chunk. A later reason replaces
+  STOP. STOP may also arrive before code that Google runs. The answer then continues after the result of the code. The
+  format has no terminator.
 - Without `alt=sse`, the response is one JSON array, which is refused.
 - Usually, one part holds a whole call. Vertex can also stream a call in pieces: first its name, then values with paths
   (`partial_args.py`). All pieces but the last have `willContinue`. If a new call begins before the last piece, the
   earlier call was cut off.
 - Errors in mid-stream are bare JSON without `data:`. A response to a blocked prompt has no candidates.
-- Every chunk repeats the usage of the response up to then. The adapter reports it once, at the end.
+- Every chunk repeats the usage of the response up to then. The adapter reports the usage once, at the end.
 
 The Interactions API sends events with an `event_type`. A response consists of steps. Each step starts, grows by deltas
 and stops. A step is a thought, model output, a function call, or the work of a tool that Google runs. A delta holds the
-index of its step. Steps of Google's tools and steps with images are forwarded whole, because the next request must
-contain them. `interaction.completed` is the terminator. Its status is the finish reason.
+index of its step. Steps of Google's tools are forwarded whole, and each image as a separate step, because the next
+request must contain them. `interaction.completed` is the terminator. Its status is the finish reason.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Gemini(FrameAdapter):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if frame.data.startswith(b"[DONE]"):  # Gemini never sends it after an answer, but a proxy may add it
+        if frame.data.startswith(b"[DONE]"):  # Gemini does not send this, but a proxy may add it
             if self.ended:
                 self._end(events)
             return

@@ -123,7 +123,7 @@ class ChatCompletions(FrameAdapter):
         self._expects_text = has_names and bool(events) and type(events[-1]) is TextDelta
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the events of `chunk`. Returns whether it also has data that must be passed on as `raw`."""
+        """Append the events of `chunk`. Returns whether the chunk also has data that must be passed on as `raw`."""
         self._name_response(chunk.get("id"), chunk.get("model"))  # Azure's first chunk has neither
         listed = chunk.get("choices")
         choices = objects(listed)
@@ -150,7 +150,7 @@ class ChatCompletions(FrameAdapter):
         return more
 
     def _read_delta(self, delta: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the events of `delta`. Returns whether it also has data that must be passed on as `raw`."""
+        """Append the events of `delta`. Returns whether the delta also has data that must be passed on as `raw`."""
         details, calls, old_call = (delta.get(name) for name in ("reasoning_details", "tool_calls", "function_call"))
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):  # if both are sent, they are equal
             self._add_thought(thought, events)
@@ -172,7 +172,7 @@ class ChatCompletions(FrameAdapter):
     def _read_chunk_fields(self, chunk: dict[str, Any], more: bool, events: list[SourceEvent]) -> bool:
         """Append usage and errors of a chunk. Return whether the chunk must also be passed on as `raw`.
 
-        `more` is the answer without the fields that are read here.
+        `more` says whether the other fields of the chunk have data for `raw`.
         """
         groq, citations = object_in(chunk, "x_groq"), chunk.get("citations")
         if usage := read_usage(chunk.get("usage") or groq.get("usage")):
@@ -267,7 +267,7 @@ class _ReasoningFields:
         self._characters_left = limits.text
 
     def note(self, events: list[SourceEvent], *names: str) -> None:
-        """Record in the last event, if it is reasoning, which fields held it. The next request uses the same fields."""
+        """If the last event is reasoning, record in it the fields that held it. The next request uses these fields."""
         new = dict.fromkeys(name for name in names if name not in self._reported)
         if new and events and isinstance(last := events[-1], ReasoningDelta):
             self._reported |= new

@@ -1,12 +1,12 @@
 """Converts the arguments of a streamed Gemini call to JSON text. Vertex sends single values with paths. Sans-IO.
 
-A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`. Instead of a string, it
-may hold a number, a boolean or null. Successive pieces with the same path form one string.
+A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`. Instead of a string, a
+piece may hold a number, a boolean or null. Successive strings with the same path form one string.
 
 The values must arrive in the order of the JSON text. This holds for all streams that were observed. If a value belongs
-to a container that the text has closed, the text opens it again. The text then has a duplicate key, so the call is
-malformed and never runs. The same applies to a value that would replace another value. A piece is invalid if its path
-or value is unreadable, or if it is not the next item of an array. After an invalid piece, no text is written.
+to a container that the text has closed, the text opens the container again. The text then has a duplicate key, so the
+call is malformed and does not run. The same applies to a value that would replace another value. A piece is invalid if
+its path or value is unreadable, or if it is not the next item of an array. After an invalid piece, no text is written.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ event. The adapter reports content when it first arrives. From later events it r
 some servers send no deltas or lose some. `ProviderCompleted` holds the whole text, which `StreamMachine` compares with
 the reported text.
 
-A resumed stream may repeat events, which have sequence numbers that have already arrived. The adapter drops them, but
-not errors and not events about a whole item or response. If a server sends no sequence numbers, or the same number for
-all events, no event is dropped.
+A resumed stream may repeat events. The sequence numbers of repeated events have already arrived. The adapter drops
+repeated events, but not errors and not events about a whole item or response. If a server sends no sequence numbers, or
+the same number for all events, no event is dropped.
 
 Items of hosted tools and of the client's built-in tools (computer, shell, patch) are forwarded unchanged. The next
 request must contain them. Annotations, audio, images and progress events of hosted tools are also forwarded. A refusal
@@ -157,7 +157,7 @@ class Responses(FrameAdapter):
             self._append(item, joiner.join(delta), events)
 
     def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the text of a finished part that its deltas did not contain, or record its arguments.
+        """Append the part of a finished text that its deltas did not contain. For a call, record its arguments instead.
 
         Appends no text if the deltas contradict the text. `StreamMachine` then reports the mismatch.
         """
@@ -186,7 +186,7 @@ class Responses(FrameAdapter):
             self._separator = "\n\n" if self._unsigned else ""
 
     def _append(self, item: OutputItem, text: str, events: list[SourceEvent]) -> None:
-        """Append text or reasoning of an item. Also stores it, for comparison with the text at the item's end."""
+        """Append text or reasoning of an item. Also stores the text, for comparison with the text at the item's end."""
         if not text:
             return
         self._room -= len(text)
