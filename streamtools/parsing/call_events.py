@@ -88,7 +88,7 @@ class CallEvents:
     # The events of one call, in order.
 
     def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
-        """Report that the model begins a call, and return a draft. `begin` is its position in the span.
+        """Report that the model begins a call, and return a draft. `begin` is the position of the call in the span.
 
         Without `call_id`, a new id is created.
         """

@@ -67,7 +67,7 @@ class MarkerStarts:
         self.firsts = frozenset(self._starts_inline)
         """The first characters of the markers that may begin within a line."""
         self.indentation = matcher(" ?" if " " in self._all_starts else " *")
-        """Matches the spaces at the start of a line. If a marker may begin with a space, it matches at most one.
+        """Matches the spaces at the start of a line, but at most one if a marker may begin with a space.
 
         Each of the other spaces is then tried as the beginning of a marker.
         """

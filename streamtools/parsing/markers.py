@@ -6,7 +6,7 @@ marker is complete, more text is needed to decide, or there is no marker. Every 
 also limits pending text and backtracking.
 
 `Markers` searches for several markers in one pass. It groups the markers by their first characters. One expression
-decides whether any marker of a group may begin at a position. Only then is each marker of the group tried.
+decides whether any marker of a group may begin at a position. Only then are the markers of the group tried.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Header:
     most: int = 96
 
     def text_pattern(self, *, backtracks: bool = False) -> str:
-        """Return a pattern for the text, which ignores `without`. If `backtracks` is False, it is possessive."""
+        """Return a pattern for the text. It ignores `without`. If `backtracks` is False, it is possessive."""
         characters = f"[{self.characters}]{{0,{self.most}}}"
         token = f"\n?(?:{'|'.join(map(re.escape, self.tokens))})"
         if backtracks:  # it ends with characters, because `re` finds a literal after them fast
@@ -443,7 +443,7 @@ class Markers(Generic[T]):
         return group.find(text, at, ended)
 
     def _beginning_with(self, begun: str) -> Group[T]:
-        """Return the group of markers whose head begins with `begun`, or with whose head `begun` begins."""
+        """Return the group of markers whose head begins with `begun`, or is the beginning of `begun`."""
         alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
         shorter = any(len(head) <= len(begun) for head, _ in alike)
         entries = [entry for _, entry in alike]

@@ -41,8 +41,8 @@ class ParserOptions(Checked):
     in_code: Literal["text", "call"] | None = None
     """Whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect decides."""
     strict: bool = False
-    """Whether raw control characters inside JSON strings are an error. By default they are accepted, which is the only
-    repair that is on by default."""
+    """Whether raw control characters inside JSON strings are an error. By default they are accepted. No other repair is
+    on by default."""
     repair: bool = False
     """Whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off is never
     repaired."""

@@ -47,8 +47,9 @@ class Parser:
     or several of these. Some dialects use the schemas of the tools to read values. Others recognize calls by the names
     of the tools. Declare a function with `tool(function)`. The other parameters are the fields of `Options`.
 
-    Raises TypeError if `tools` declares nothing, and ValueError for an unknown dialect or an invalid option. Raises
-    ImportError if `repair=True` and the extra `repair` is not installed. `feed` raises `ClosedError` after `close`.
+    Raises TypeError for a value in `tools` that declares no tool, such as a function. Raises ValueError for an unknown
+    dialect or an invalid option. Raises ImportError if `repair=True` and the extra `repair` is not installed. `feed`
+    raises `ClosedError` after `close`.
 
     >>> parser = Parser()
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()

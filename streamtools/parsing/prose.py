@@ -163,8 +163,8 @@ _LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing ta
 MarkerFound: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
 """A complete marker: its meaning, the dialect's id, the text of the marker, and the text after it.
 
-The meaning is the opener of a call or of a tool result that the model wrote. For the opening tag of reasoning, it is
-the `ReasoningEnd` that finds the end of the reasoning, and the id is "".
+The meaning is the opener of a call or of a tool result that the model wrote. The meaning of the opening tag of
+reasoning is the `ReasoningEnd` that finds the end of the reasoning. The id is then "".
 """
 
 _MarkerAt: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
@@ -297,7 +297,8 @@ class Prose:
     def _wait(self, delta: str) -> bool:
         """Fast path for `read`, which saves 20 % of a call with a long header: try only the markers in `_possible`.
 
-        Returns False if more text is needed to decide. `delta` is then pending. Returns True if `read` must read it.
+        Returns False if more text is needed to decide: `delta` is then pending. Returns True if `read` must read
+        `delta`.
         """
         possible, text = self._possible, self.pending + delta
         assert possible is not None

@@ -262,8 +262,8 @@ class Span(Reader):
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span at the current position, and turn each draft into a call or an error.
 
-        With `code`, the calls become errors with this code: all, or with `survivors=True` only incomplete calls. Raises
-        ValueError if `code` is not a key of `MESSAGES`.
+        With `code`, the calls become errors with this code. With `survivors=True`, only incomplete calls become errors.
+        Raises ValueError if `code` is not a key of `MESSAGES`.
         """
         if code is not None and code not in MESSAGES:
             raise ValueError(f"`code` must be one of {', '.join(MESSAGES)}, got {code!r}")

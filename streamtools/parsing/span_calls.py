@@ -56,7 +56,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     def discard(self, raw: str) -> None:
         """End all calls with the error `superseded`, because another model continues the answer.
 
-        `raw` is the text of the span. The first error holds it.
+        `raw` is the text of the span. The first error holds this text.
         """
         for call in self.drafts:
             assert self.dialect is not None
@@ -69,7 +69,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     ) -> None:
         """Turn each draft into a call or an error. `raw` is the text of the span from the position `begin` on.
 
-        With `code`, the calls become errors with this code: all, or with `survivors=True` only incomplete calls.
+        With `code`, the calls become errors with this code. With `survivors=True`, only incomplete calls become errors.
         `ended` is True if the stream has ended. `closing` is the position where the last closing tag begins.
         """
         output, drafts = self.output, self.drafts

@@ -108,7 +108,7 @@ class TextFilter:
         return self._text.pending
 
     def search(self, prose: Prose) -> Callable[[str], object]:
-        """Return `feed_text`, or the `find_change` of `prose` if pending text lets no delta be shown unchanged."""
+        """Return `feed_text`. While `prose` has pending text, return its `find_change` instead."""
         find_change = prose.find_change
         if find_change is not self._find_change and not prose.pending:
             begins = self._text.search_beginning if self._reasoning is None else None

@@ -1,4 +1,4 @@
-"""Reads a JSON value while its text arrives. It returns what each piece of text adds to the value, and where.
+"""Reads a JSON value while its text arrives. For each piece of text, it returns the additions to the value.
 
     feed('{"city": "Par')      returns [([], {}, False), (["city"], "Par", False)]
     feed('is", "days": [1')    returns [(["city"], "is", True), (["days"], [], False)]

@@ -37,7 +37,7 @@ class Matcher:
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self.search_beginning = automaton.search_beginning
-        """A search for the beginning of a match, for use while no text is pending. None if a rule is not literal text.
+        """A search for the beginning of a match, for use while no text is pending; see `Automaton`. It may be None.
 
         Fast path: if the search finds nothing in a text, a caller may add the length of the text to `position` instead
         of calling `feed`."""

@@ -4,9 +4,9 @@ A decision says that a call may run (`Approve`), must not run (`Deny`), or was e
 question gets one decision. The decision is valid only for the call that was shown: its id, tool and arguments. If a
 question expires, its call is denied.
 
-A run that ends with open questions returns a `Suspension`, which can be stored as JSON. It holds the calls, the
-question about each call, and the id of the run. Another process can resume the run from it. Store it where only the
-application can write: a changed suspension changes the calls that run.
+A run that ends with open questions returns a `Suspension`, which can be stored as JSON. A suspension holds the calls,
+the question about each call, and the id of the run. Another process can resume the run from the suspension. Store it
+where only the application can write: a changed suspension changes the calls that run.
 
 `need_of` returns what a call needs before it runs, for example an approval. A call in text may be a quotation from the
 model's input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly
@@ -109,7 +109,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return self.expires is not None and now >= self.expires
 
     def within(self, keep: float) -> Question:
-        """Return the question with an earlier expiry: at most `keep` seconds after it was asked.
+        """Return the question with an expiry that is at most `keep` seconds after the question was asked.
 
         `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call. Without
         `asked`, a question with `expires` does not change, and a question without `expires` has expired.
@@ -148,7 +148,7 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
 
 
 def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
-    """Return the error for a decision about a call that is not in `questions`. It names the calls that wait."""
+    """Return the error for a decision about a call that is not in `questions`. The error names the waiting calls."""
     waiting = ", ".join(repr(each.call.id[:64]) for each in questions)
     others = f"; these wait: {waiting}" if waiting else ""
     return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}")
@@ -251,7 +251,7 @@ class DecidedRun(Protocol):
 
 
 class Resumption(NamedTuple):
-    """The input of a resumed run: the suspension, and its questions and the decisions, both by call id."""
+    """The input of a resumed run: the suspension, its questions by call id, and the decisions by call id."""
 
     suspension: Suspension
     questions: Mapping[str, Question]
@@ -398,7 +398,7 @@ class Approvals:
     def restore(
         self, questions: Sequence[Question], started: Collection[str], decisions: Mapping[str, Decision]
     ) -> None:
-        """Continue with the questions of a lost process, and its `decisions`. The calls in `started` were approved."""
+        """Continue with the questions and decisions of a lost process. The calls in `started` were approved."""
         self._decisions = {**dict.fromkeys(started, Approve()), **self._decisions, **decisions}
         lost = {
             each.call.id: replace(each, expires=None) if each.call.id in self._decisions else each for each in questions
@@ -480,7 +480,7 @@ class Approvals:
         return None if asked.decision is None else _deny_if_changed(asked.decision, question, call)
 
     def stop(self) -> None:
-        """Stop waiting for all decisions, because the run ends."""
+        """End all waits for decisions, because the run ends."""
         self._unasked.clear()
         for asked in self._asked.values():
             asked.decided.set()

@@ -1,9 +1,10 @@
 """Distinguishes failures of called code from requests to stop the current task. Both are raised as exceptions.
 
 On asyncio, a `CancelledError` may be a failure or a request to stop. If the current task was cancelled, the error must
-propagate. If the called code awaited a different task that was cancelled, the error is a failure. If it propagated, it
-would silently end the current task. `SystemExit`, `KeyboardInterrupt` and other exceptions that do not inherit from
-`Exception` must propagate. Call the functions of this module in the `except` block that caught the exception.
+propagate. If the called code awaited a different task that was cancelled, the error is a failure. Such an error must
+not propagate, because it would silently end the current task. `SystemExit`, `KeyboardInterrupt` and most other
+exceptions that do not inherit from `Exception` must propagate. Call the functions of this module in the `except` block
+that caught the exception.
 """
 
 from __future__ import annotations

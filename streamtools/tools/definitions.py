@@ -26,7 +26,10 @@ def refused_parameter(tool: Tool) -> str | None:
 
 
 def write_definition(tool: Tool, format: str) -> dict[str, Any]:
-    """Return the definition of a tool in a `DefinitionFormat`. Raises ValueError if the provider refuses it."""
+    """Return the definition of a tool in a `DefinitionFormat`.
+
+    Raises ValueError for the format of Anthropic if Anthropic refuses the name of a parameter.
+    """
     schema = tool.parameters
     named = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
     examples = schema.get("examples")

@@ -1,8 +1,8 @@
-"""Runs each call at most once. A ledger records each call before its tool starts and after it has ended.
+"""Prevents a call from running twice. A ledger records each call before its tool starts and after it has ended.
 
 A process can die after a tool's side effect and before its result is recorded. The next process then reads the ledger.
-It finds either the outcome of the call, or a call that started and whose outcome is unknown. `run_once` uses a ledger
-so that no call runs twice.
+There it finds either the outcome of the call, or a call that started and whose outcome is unknown. `run_once` uses a
+ledger so that no call runs twice. After an unknown outcome, only a call of an idempotent tool runs again.
 
 The process that runs a call holds a lease on the call and renews that lease. A second request for the same call waits
 for the outcome. If the lease expires without an outcome, the outcome is unknown. Two calls are the same if they have

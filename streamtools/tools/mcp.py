@@ -2,7 +2,7 @@
 
 The session may come from any SDK. Any object with the methods `list_tools` and `call_tool` works. The returned objects
 must have the field names of the protocol (https://modelcontextprotocol.io/specification, "Tools"), in camel case or in
-snake case: `inputSchema` or `input_schema`. Characters in tool names that providers refuse are replaced. A structured
+snake case: `inputSchema` or `input_schema`. In tool names, characters that providers refuse are replaced. A structured
 result is returned as plain JSON values. The error messages of the server are sent to the model.
 """
 

@@ -133,10 +133,10 @@ class RedisLedger(ledger.OwnerViews):
     calls that must never run twice.
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
-    time in seconds that an entry is kept after its call has ended. The number of entries is limited by the memory of
-    the server, which must not evict them (use the policy `noeviction`). By default, times come from the clock of the
-    server. `clock` can replace it: a function that returns seconds since 1970. The clocks of all processes must then
-    agree.
+    time in seconds that an entry is kept after its call has ended. The memory of the server limits the number of
+    entries. The server must not evict entries: use the policy `noeviction`. By default, times come from the clock of
+    the server. The function `clock`, which returns seconds since 1970, can replace this clock. The clocks of all
+    processes must then agree.
 
     Raises the errors of the client, and ClosedError if the ledger is not open. Opening it raises ValueError if the
     server is a cluster.

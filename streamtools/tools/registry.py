@@ -152,8 +152,8 @@ class ToolRegistry(Checked):
     def definitions(self, format: DefinitionFormat | str = "openai") -> list[dict[str, Any]]:
         """Return the definitions of the tools in the request format of a provider. The caller may change them.
 
-        `"gemini"` returns a list of one object, which holds all tools. Raises ValueError for an unknown format, and for
-        a tool that the provider would refuse.
+        `"gemini"` returns a list of one object, which holds all tools. Raises ValueError for an unknown format. Also
+        raises ValueError for `"anthropic"` if Anthropic refuses the name of a parameter.
         """
         check_word("format", format, get_args(DefinitionFormat))
         written = [copy.deepcopy(write_definition(tool, format)) for tool in self]
@@ -184,7 +184,7 @@ class ToolRegistry(Checked):
     def find(self, name: str) -> Tool:
         """Return the tool with exactly this name.
 
-        Raises `UnknownTool` if there is none. Its message lists the tools, and suggests a similar name to the model.
+        Raises `UnknownTool` if there is none. The message lists the tools, and suggests a similar name to the model.
         """
         if (found := self._tools.get(name)) is not None:
             return found

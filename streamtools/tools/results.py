@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ToolError(StreamToolsError):
-    """An exception that a tool raises to fail its call. The model and the interface get its message unchanged."""
+    """An exception that a tool raises to fail its call. The model and the interface get its message."""
 
 
 class ToolResult(CheckedStruct, frozen=True, kw_only=True):

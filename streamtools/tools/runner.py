@@ -4,15 +4,15 @@ For a call that runs, the interface gets the event `executing`, then progress ev
 refused, denied or cancelled call may get only `error`. A suspended or pending call gets no closing event. The closing
 events arrive in the order in which the tools finish. The outcomes, which include failures, are returned in call order.
 
-Calls start in order. Each call acquires a lock, `_start_lock`, before it starts. A sequential tool waits until no other
-tool runs, and holds the lock until it has finished.
+Calls start in order, except calls that wait for a decision. Each call acquires a lock, `_start_lock`, before it starts.
+A sequential tool waits until no other tool runs, and holds the lock until it has finished.
 
 A call that needs a decision waits for it without blocking the other calls. Without an approver, only decisions from an
 earlier run are used, and a call that has none is suspended. With a ledger, each call is recorded before its tool
 starts. A recorded call runs again only if its outcome is unknown and its tool is idempotent.
 
-A run may be cancelled at any point. `close_calls` then immediately returns an outcome and the closing events for every
-call.
+A run may be cancelled at any point. `close_calls` then immediately returns an outcome for each call, and the closing
+events that were not sent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
 
-_EXCERPT_LENGTH = 1000  # maximum length of the excerpt that the model gets of a result that is too long
+_EXCERPT_LENGTH = 1000  # maximum length of the excerpt that replaces a result that is too long for the model
 _ERROR_LENGTH = 1000  # an error text of up to this length is sent to the model even if `limit` is lower
 
 

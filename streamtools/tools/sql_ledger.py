@@ -124,9 +124,9 @@ _SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3 WHERE owner = ?1 AND ru
 class WaitingState(msgspec.Struct, frozen=True):
     """The changing part of a stored run: the decisions about its calls, and the process that continues it.
 
-    `holder` names that process; "" if no process has continued the run. Its lease expires at `lease_until`, in seconds
-    since 1970. `stop_requested` is True after a request to stop the continuation. `continued` is True if the
-    continuation has ended and is stored.
+    `holder` names that process; "" if no process has continued the run. The lease of the process expires at
+    `lease_until`, in seconds since 1970. `stop_requested` is True after a request to stop the continuation. `continued`
+    is True if the continuation has ended and is stored.
     """
 
     decisions: dict[str, Decision] = {}
@@ -232,8 +232,9 @@ class SQLLedger(ledger.OwnerViews):
     ) -> bool:
         """Store an ended run for `keep` seconds, and delete expired runs. Returns False if the run was not stored.
 
-        A run is not stored if its id is already stored. A run that continues another run is stored only if `holder` has
-        the lease on the other run. All earlier runs of the chain are then kept as long as the new run.
+        A run is not stored if its id is already stored. A run that continues another run is stored only if `holder` is
+        the last holder of the other run, and no other continuation is stored. All earlier runs of the chain are then
+        kept as long as the new run.
         """
 
         def save(db: Any) -> bool:
@@ -271,8 +272,8 @@ class SQLLedger(ledger.OwnerViews):
     ) -> WaitingState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
-        If the state changes, the run and the runs before it are kept for `keep` more seconds, or longer. If `change` is
-        None, the state does not change. Raises `RunNotFound` if the run is not stored.
+        If the state changes, the runs of the chain are kept for at least `keep` more seconds. If `change` is None, the
+        state does not change. Raises `RunNotFound` if the run is not stored.
         """
 
         def change_state(db: Any) -> WaitingState:
@@ -375,7 +376,7 @@ DELETE FROM calls WHERE (scope, key) IN (
 
 
 class SQLiteLedger(SQLLedger):
-    """A call ledger in the SQLite file `path`. The processes of one machine can share it.
+    """A call ledger in the SQLite file `path`. The processes of one machine can share the file.
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `clock`
@@ -437,11 +438,11 @@ class SQLiteLedger(SQLLedger):
 class MemoryLedger(SQLiteLedger):
     """A call ledger in the memory of this process.
 
-    It holds at most `size` calls in total. It always keeps running calls, abandoned calls, and ended calls that a
-    suspension may still name. An approver may send a decision about such an ended call twice, and the second decision
-    must find the entry. At most `per_owner` of the kept calls belong to one owner, a user of the application. If kept
-    calls reach one of these limits, the ledger refuses new calls. Other entries are deleted when space is needed, the
-    oldest first. If about `size` waiting runs are stored, the oldest are deleted.
+    It holds at most `size` calls in total. When space is needed, the oldest entries are deleted, but not those of
+    running calls, of abandoned calls, and of ended calls that a suspension may still name. An approver may send a
+    decision about such an ended call twice, and the second decision must find the entry. At most `per_owner` of these
+    calls belong to one owner, a user of the application. If these calls reach one of the limits, the ledger refuses new
+    calls. If about `size` waiting runs are stored, the oldest are deleted.
 
     `keep` is the time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
     """

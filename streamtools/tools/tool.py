@@ -92,7 +92,7 @@ class Tool(Generic[P, R]):
     `parameters` is the JSON schema of the arguments. `output_schema` is the JSON schema of the result, or None if its
     type is not declared. `output_type` is the Python type of the result. `has_given_schema` is True if the tool was
     defined with the option `parameters`, and not by type hints. `context` is the name of the parameter that gets the
-    `ToolContext`, or None. An attribute with the name of an option holds the option; see `ToolOptions`.
+    `ToolContext`, or None. The options, except `examples`, are attributes of the same names; see `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -189,7 +189,7 @@ class Tool(Generic[P, R]):
 
     @classmethod
     def declared(cls, name: str, description: str = "", parameters: Mapping[str, Any] | None = None) -> Tool[..., Any]:
-        """Return a tool without a function, which the front end executes. `parameters` is a JSON schema.
+        """Return a tool without a function. The front end executes its calls. `parameters` is a JSON schema.
 
         Its option `client` is True. Set other options with `replace`. Raises the errors of the constructor.
 

@@ -316,6 +316,6 @@ def wrapper(span: Span) -> Generator[None, None, None]:
 
 
 def cut_off(span: Span) -> Generator[None, None, None]:
-    """Report a truncated call. The stream ended directly after its opening tag."""
+    """Report a truncated call. The stream ended after the opening tag of the call."""
     span.close(Code.TRUNCATED)
     yield from ()

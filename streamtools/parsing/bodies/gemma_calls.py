@@ -89,7 +89,7 @@ class GemmaCalls:
                 yield from give_up(span, BROKEN, -1, self._closing)
 
     def bare(self, span: Span) -> Generator[None, None, None]:
-        """Read one call without its opening tag. If the line ends after it, its closing tag may be missing, too."""
+        """Read one call without its opening tag. At the end of a line, the closing tag may be missing, too."""
         span.rewind(0)
         if not (yield from self._read(span, self._end_of_bare, bare=True)):
             return

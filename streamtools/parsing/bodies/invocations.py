@@ -4,9 +4,9 @@ Calls may be in a wrapper, such as `<function_calls>`. The module `nesting` deci
 value comes from the JSON schema of the tool, or from an attribute: `string="true"` is text, and `string="false"` is
 JSON. Some models write one JSON object with all arguments in the position of the first parameter.
 
-Text in a wrapper that is not a call is a separate error. It ends before the next call or the end of the wrapper, or
-after the closing tag of a call. If only the closing tag of a call is missing, and another call or the end of the
-wrapper follows, the call is valid.
+In a wrapper, text that is not a call is a separate error. Such text ends before the next call or the end of the
+wrapper, or after the closing tag of a call. If only the closing tag of a call is missing, and another call or the end
+of the wrapper follows, the call is valid.
 
 XTML is a similar form. Its tags consist of tokens:
 `<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`. Each argument names its type. A string is

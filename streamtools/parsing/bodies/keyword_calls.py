@@ -37,7 +37,7 @@ def is_writable(name: str) -> bool:
 
 
 def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
-    """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
+    """Return the grammar of Python calls between two tags. Without `close`, the calls are in a list without tags.
 
     With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, which requires `close`,
     numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.

@@ -6,8 +6,8 @@ JSON for any input. It does not use `eval` or `ast`, because the input is the ou
 
 The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
 quotes. A quote is unescaped content if no structure, such as a comma or a bracket, follows it. After the first
-unescaped quote, a string ends only at a quote before which all brackets in the string are closed. The bracket or tag
-that ends the call always ends the string as well, so that the string cannot contain the rest of the answer.
+unescaped quote, a quote ends the string only if all brackets in the string are closed. The bracket or tag that ends the
+call always ends the string as well, so that the string cannot contain the rest of the answer.
 """
 
 from __future__ import annotations

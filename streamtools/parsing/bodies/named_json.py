@@ -222,7 +222,7 @@ class Enclosed:
 
 
 class AddressedCall:
-    """The grammar of a call that is a whole message, whose recipient is the tool.
+    """The grammar of a call that is a whole message. The recipient of the message is the tool.
 
     The content is one JSON object, or nothing. Other content, such as code for an interpreter, is an error up to the
     end of the message. A message also ends where the next message begins, because servers remove the token at which a

@@ -5,8 +5,8 @@
     f<arg_key>a</arg_key><arg_value>1</arg_value>
 
 Functions may be in a wrapper, such as `<tool_call>`. A value may be the content of a file, and hold the tags of the
-dialect. The module `nesting` decides where it ends. One line feed at each end of a value belongs to the tags, except in
-pairs of tags. The JSON schema of the tool gives a value its type.
+dialect. The module `nesting` decides where the value ends. One line feed at each end of a value belongs to the tags,
+except in pairs of tags. The JSON schema of the tool gives a value its type.
 
 Models forget closing tags. The call is still valid in these cases:
 

@@ -4,10 +4,10 @@ In formats that write arguments as plain text, such as XML tags, only the schema
 is converted while it arrives. A value of another type is buffered until its type is certain. A value that has none of
 the types in the schema becomes a string, and the validation of the tool's arguments reports the error to the model. Two
 kinds of values make the call an error: a malformed container if no string is allowed, and a value that contradicts a
-mark such as `type="number"`. Every value of an unknown tool or parameter is a string.
+mark such as `type="number"`. Without a mark, every value of an unknown tool or parameter is a string.
 
 Objects and arrays may be written in the syntax of Python or JSON. They are converted while they arrive, unless the
-schema also allows a string. If the quotes in them are escaped, as inside a JSON string, they are unescaped first.
+schema also allows a string. If their quotes are escaped, as inside a JSON string, the quotes are unescaped first.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Dialect:
     fixed text. `"auto"` does not read these calls, so it includes the dialect without its `reserved_patterns`.
     """
     near: tuple[NearMiss, ...] = ()
-    """Faulty forms of the openers. Openers in code or in quotes are also near misses. They are not listed here."""
+    """Faulty forms of the openers. Openers in code or in quotes are near misses, too, but are not listed here."""
     has_nonce: bool = False
     """True if the markers contain a nonce, a secret of the conversation, so that no other author can write a call."""
     notes: str = ""

@@ -1,6 +1,6 @@
 """Chooses the dialects that a parser reads: by the caller's choice, by the name of the model, or `"auto"`.
 
-`"auto"` enables all dialects whose marker hardly ever occurs in ordinary text. If a model makes native calls, a call in
+`"auto"` enables the dialects whose markers hardly ever occur in ordinary text. If a model makes native calls, a call in
 its text may be a quotation, which must not run. So if the caller names no dialect, no dialect is enabled for a model
 with native calls. Text that looks like a call is then kept as text, and reported as a near miss.
 """
@@ -143,9 +143,10 @@ def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tupl
 
 @cache
 def auto_as_near_misses(*, tags: bool = False, message: str = _NATIVE) -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"` with a near miss in place of each opener. `message` is the text of the warning.
+    """Return the dialects of `"auto"` with near misses in place of openers. `message` is the text of the warning.
 
-    With `tags=True`, the tags of the dialects are kept, so that they are hidden as before the first native call.
+    Each opener of a call becomes a near miss, unless it is recognized only at the start of a message. With `tags=True`,
+    the tags of the dialects are kept, so that they are hidden as before the first native call.
     """
     return tuple(
         replace(

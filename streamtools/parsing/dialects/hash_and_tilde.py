@@ -10,13 +10,13 @@ Three hashes usually begin a Markdown heading. With a colon, a brace and a quote
 dialect has no closing tag. A call ends where its JSON object ends.
 
 The lines `~~~tool_call` and `~~~` contain no other text. Between them is a JSON object or an array of objects. Some
-models put this JSON into a fence of back-ticks, which is accepted. If the JSON is malformed, the call ends with the
+models put this JSON into a fence of back-ticks. The fence is accepted. If the JSON is malformed, the call ends with the
 next line that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
 
-A nonce is a secret word of the conversation, which the markers contain: `###k7:{…}`, `~~~tool_call k7`. It protects
-against calls that an attacker writes into a web page, which the model then quotes. The nonce is in the system prompt,
-so the attacker does not know it. With the nonce k7, only `###k7:{…}` and `~~~tool_call k7` begin calls. Only
-`###result k7 getWeather: {…}` and `~~~tool_result k7 get_weather` begin results. A marker without the nonce is text.
+A nonce is a secret word of the conversation. The markers contain it: `###k7:{…}`, `~~~tool_call k7`. An attacker may
+write calls into a web page, and the model may quote the page. The nonce is in the system prompt, so the attacker does
+not know it. With the nonce k7, only `###k7:{…}` and `~~~tool_call k7` begin calls. Only `###result k7 getWeather: {…}`
+and `~~~tool_result k7 get_weather` begin results. A marker without the nonce is text.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The name follows a token, or it is part of an id:
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
 This module also contains related forms with the name in the JSON, as a value or as a key. Older Mistral models, Apertus
-and GigaChat use them:
+and GigaChat use these forms:
 
     [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
     <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>

@@ -320,8 +320,8 @@ def _json_writer(
 # Bare JSON is a call without a marker. An answer in JSON looks similar. So bare JSON is a call only at the start of a
 # message, or directly after another call, with white space or a semicolon between them. The tool must be declared. The
 # name must be the first member of the object, so that little text is buffered. Only a type, an id, or the key
-# `function` of an inner object may precede it. The parser recognizes the call when the key of the arguments or the
-# end of the object follows the name. An object that begins with arguments is text. `"auto"` does not read bare JSON.
+# `function` of an inner object may precede the name. The parser recognizes the call when the key of the arguments or
+# the end of the object follows the name. An object that begins with arguments is text. `"auto"` reads no bare JSON.
 
 
 _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
@@ -329,7 +329,7 @@ _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
 
 
 def llama3_json() -> Dialect:
-    """Return the JSON dialect of Llama 3.1 to 4: bare JSON, or JSON after `<|python_tag|>`, which may occur anywhere.
+    """Return the JSON dialect of Llama 3.1 to 4: bare JSON, or JSON after a `<|python_tag|>` at any position.
 
     Source: the chat template of meta-llama/Llama-3.1.
     """

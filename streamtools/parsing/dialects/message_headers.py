@@ -205,8 +205,8 @@ def functionary_v32() -> Dialect:
     """Return the dialect of functionary v3.2. Each message begins with its recipient. `all` means the user.
 
     A turn consists of messages like `>>>get_weather`, a line end, and `{"city": "Paris"}`. The prompt contains the
-    `>>>` of the first message. The line of its recipient therefore looks like prose. So only names of declared tools
-    are read as recipients. Source: the chat template of meetkai/functionary-small-v3.2.
+    `>>>` of the first message. The first recipient therefore looks like prose. So only names of declared tools are read
+    as recipients. Source: the chat template of meetkai/functionary-small-v3.2.
     """
     return Dialect(
         id="functionary_v32",

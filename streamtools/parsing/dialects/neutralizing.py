@@ -79,7 +79,7 @@ def neutralize(text: str, dialects: Collection[Reserving]) -> str:
 
 
 def neutralize_in_order(texts: Sequence[str], dialects: Collection[Reserving]) -> list[str]:
-    """Return the neutralized texts, which a chat template may join, directly or with a line feed.
+    """Return the texts neutralized. A chat template may join these texts, directly or with a line feed.
 
     So this function also finds a reserved text that begins in one of the texts and continues in the following ones.
     """

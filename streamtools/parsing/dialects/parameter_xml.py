@@ -294,7 +294,7 @@ def iquest_coder2() -> Dialect:
 def longcat_xml() -> Dialect:
     """Return the dialect of LongCat 2601, Lite and 2.0, as the parser of mlx-lm reads it.
 
-    Older models write JSON between the same tags, which this dialect reads too.
+    Older models write JSON between the same tags. This dialect also reads such JSON.
     """
     dialect, old = _other_tags("longcat_xml", *(f"longcat_{tag}" for tag in _TAGS[::2])), longcat_json()
     json_openers = (replace(opener, unless_enabled=old.id) for opener in old.openers)
@@ -327,7 +327,7 @@ def telechat4_xml() -> Dialect:
 def step_audio2() -> Dialect:
     """Return the dialect of stepfun-ai/Step-Audio-2, as vLLM's parser reads it.
 
-    It reads the calls of `telechat4_xml`, and writes the type `function`, the name and JSON.
+    This dialect reads the calls of `telechat4_xml`, and writes the type `function`, the name and JSON.
     """
     write_call = name_and_json("<tool_call>function\n", "\n", "</tool_call>")
     return replace(telechat4_xml(), id="step_audio2", write_call=write_call, auto=False)
