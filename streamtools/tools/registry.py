@@ -5,10 +5,11 @@ Names are looked up in a dict and must match exactly, so that a model can only c
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
+
+import msgspec
 
 from streamtools.calls import new_call_id, read_arguments
 from streamtools.errors import Checked, Code, ToolInputError, UnknownTool, check_word, described, did_you_mean
@@ -156,7 +157,7 @@ class ToolRegistry(Checked):
         raises ValueError for `"anthropic"` if Anthropic refuses the name of a parameter.
         """
         check_word("format", format, get_args(DefinitionFormat))
-        written = [copy.deepcopy(write_definition(tool, format)) for tool in self]
+        written = [msgspec.to_builtins(write_definition(tool, format)) for tool in self]  # a copy of all levels
         return [{"functionDeclarations": written}] if format == "gemini" and written else written
 
     async def execute(
