@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
-import structlog
 from pydantic_core import ValidationError as PydanticError
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
@@ -49,7 +49,8 @@ class Logger:
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
         error = values.pop("exc_info", None)
-        if structlog.is_configured():
+        structlog = sys.modules.get("structlog")  # saves the import, 14 ms, or 75 ms with rich
+        if structlog is not None and structlog.is_configured():
             if error is not None:  # convert it here, because structlog's renderers may include local variables
                 values["exception"] = "".join(traceback.format_exception(error)).rstrip()
             getattr(structlog.get_logger(self._name).bind(logger=self._name), level)(event, **values)

@@ -95,7 +95,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "errors": {"msgspec"},
     "limits": (),
     "loading": (),
-    "logs": {"pydantic_core", "structlog"},
+    "logs": {"pydantic_core"},
     "observing": (),
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
@@ -146,6 +146,7 @@ RIM = {
     "conversation.reply",
     "conversation.stored_response",
     "loading",  # explains wrong imports
+    "logs",  # finds the structlog that the application has imported
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
     "sources.transport",
