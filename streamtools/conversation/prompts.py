@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from streamtools.errors import checked
@@ -152,7 +153,12 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
     described = {"description": tool.description, "parameters": tool.parameters}
     written = compact_json({"name": tool.name, **neutralize_all(described, enabled)})
-    return neutralize(written, [replace(dialect, reserved_patterns=()) for dialect in enabled])
+    return neutralize(written, [_without_patterns(dialect) for dialect in enabled])
+
+
+@lru_cache(maxsize=256)
+def _without_patterns(dialect: Dialect) -> Dialect:
+    return replace(dialect, reserved_patterns=())
 
 
 def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:
