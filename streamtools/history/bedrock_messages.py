@@ -2,7 +2,7 @@
 
 These messages have the structure of Anthropic's messages, but each block is an object with one field. The name of this
 field is the type of the block. So Anthropic's blocks are written first, and then converted. A block that has no
-equivalent in a history is sent back unchanged. Converse requires text in each result, and call ids of at most 64
+equivalent in a history is sent back unchanged. Converse requires content in each result, and call ids of at most 64
 characters.
 """
 

@@ -74,7 +74,7 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
 
     Each result becomes one block of text, in the form of its call's dialect. If that dialect is not in `dialects`, the
     block is `NAME: TEXT`. If `dialects` are given, the history is neutralized, except the texts that
-    `untrusted.IN_HISTORY` lists: for example the words of the user and of the model, and the results of tools with
+    `untrusted.IN_HISTORY` lists. Examples are the words of the user and of the model, and the results of tools with
     `neutralize=False`. The next user message is appended to the results, because many chat templates require that user
     and assistant messages alternate.
     """

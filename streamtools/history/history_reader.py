@@ -191,7 +191,7 @@ class HistoryReader:
         self._renamed, self._calls_by_name = {}, defaultdict(deque)
 
     def _register_call(self, call: ToolCall) -> ToolCall:
-        """Register `call` as open. Returns it, with a new id if another open call has the same id."""
+        """Register `call` as open. Returns the call, with a new id if another open call has the same id."""
         if self.is_open(call.id):
             new_id = next(new_id for number in self._numbers if not self.is_open(new_id := f"{call.id}_{number}"))
             self._renamed.setdefault(call.id, deque()).append(new_id)

@@ -2,9 +2,10 @@
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
 led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back only if it has an
-id. It must also have encrypted content, or be in a turn with provider items. Requests with the option `store: false`
-refuse any other reasoning, so it is omitted. Reasoning directly before an unanswered client call is omitted with the
-call. A call of a custom tool has a text instead of arguments. Its result is an item of type `custom_tool_call_output`.
+id. Such reasoning must also have encrypted content, or be in a turn with provider items. Requests with the option
+`store: false` refuse any other reasoning, so it is omitted. Reasoning directly before an unanswered client call is
+omitted with the call. A call of a custom tool has a text instead of arguments. Its result is an item of type
+`custom_tool_call_output`.
 """
 
 from __future__ import annotations

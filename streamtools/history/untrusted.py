@@ -25,7 +25,7 @@ T = TypeVar("T")
 IN_HISTORY = frozenset({
     "dialect", "format", "origin", "provider_id", "in_text",  # not sent
     "response_id",  # the provider's name of a response; it is not in the prompt
-    "signature",  # made by the provider, which refuses any other one
+    "signature",  # made by the provider; the provider refuses any other signature
 })  # fmt: skip
 """The fields of messages that are exempt.
 
@@ -73,17 +73,17 @@ _NOT_IN_URLS = re.compile(r"[^A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]")
 
 
 def neutralize_history(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history with all texts neutralized that `IN_HISTORY` does not list."""
+    """Neutralize the texts of the history, except those that `IN_HISTORY` lists. Return the history."""
     return _neutralize([*history], dialects, _Visitor.visit)
 
 
 def neutralize_words(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history with the messages of the user and of the model neutralized, except calls and results."""
+    """Neutralize the messages of the user and of the model, except calls and results. Return the history."""
     return _neutralize([*history], dialects, _Visitor.visit, words=True)
 
 
 def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
-    """Return the body of a request with its texts neutralized, except the fields in `IN_BODY`, such as the messages."""
+    """Neutralize the body of a request, except the fields in `IN_BODY`, such as the messages. Return the body."""
     return _neutralize(body, dialects, _Visitor.visit_body) if dialects else body
 
 

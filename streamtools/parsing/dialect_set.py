@@ -160,7 +160,7 @@ def _anywhere(opener: Opener) -> Opener:
     """Return an opener that is also recognized after prose, for the option `calls_at="anywhere"`.
 
     An opener that begins with a brace or bracket is then recognized anywhere. A fence or a Python call is recognized at
-    the start of a line. Other openers are unchanged. They begin with a word or a semicolon, which is usually prose.
+    the start of a line. Other openers are unchanged. They begin with a word or a semicolon. In prose, both are common.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):

@@ -1,8 +1,8 @@
 """Near misses: text that looks like a call but is not. They are reported, so that users can measure model errors.
 
 A near miss is visible text, and is shown immediately. Its warning follows directly after the character that completes
-it. So no text is delayed. A near miss can begin only where the search for markers stops. It has one of these forms, and
-each form is a pattern of limited length:
+it. So no text is delayed. A near miss can begin only where the search for markers stops. Near misses have these forms.
+Each form is a pattern of limited length:
 
 - a marker in code or a quote, where markers do not begin calls,
 - a wrong variant of a marker that the dialect lists,

@@ -323,10 +323,11 @@ class Reader:
             yield
 
     def content(self, closing: str | Closing, take: Callable[[str], None]) -> Generator[None, None, int]:
-        """Pass the text before the next `closing` to `take`, and read the closing. Return 0 if it was not found.
+        """Pass the text before the next `closing` to `take`, and read the closing.
 
-        Return 1 if it was found. If `closing` has `first`, return 1 for these ends, and 2 for the other ends.
-        While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
+        Return 0 if no closing was found, else 1. If `closing` has `first`, return 1 for these ends, and 2 for the other
+        ends. While the generator is paused, the caller may pass text without the beginning of a closing directly to
+        `take`.
         """
         closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         search = closing.search

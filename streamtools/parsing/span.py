@@ -61,7 +61,7 @@ class Span(Reader):
         """Begin a span after `marker`. With `dialect=None`, the span reports no calls: it is a tool result that the
         model wrote itself, or a call in reasoning.
 
-        With `announces`, a call begins with the marker. `show_text` shows a malformed call as text, which the option
+        With `announces`, a call begins with the marker. `show_text` shows a malformed call as text, as the option
         `on_malformed="text"` requires. It returns True if showing the text stops the turn.
         """
         limits = output.options.limits

@@ -820,7 +820,10 @@ class Source:
 
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
-        """The provider's message format and host, each of which may be None, and None for the model."""
+        """The provider's message format, its host and its model.
+
+        Each is None if it is unknown. A source does not know the model, so the third value is None.
+        """
         return self._adapter.format, self._transport.host, None
 
     @property

@@ -1,7 +1,7 @@
 """Reads the values that providers name differently: finish reasons, usage and errors. Sans-IO.
 
-All adapters use these functions, so that each meaning has one normalized form. Values of an unexpected type are
-ignored, as if they were missing.
+The adapters of providers use these functions, so that each meaning has one normalized form. Values of an unexpected
+type are ignored, as if they were missing.
 """
 
 from __future__ import annotations

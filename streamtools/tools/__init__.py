@@ -6,8 +6,8 @@
   of the tools of an MCP server.
 - `tool_choice`, `guards` and `approvals` decide which calls run.
 - `runner` executes calls. It uses `invocation` and `context`, and returns outcomes, which `results` defines.
-- `ledger` defines the protocol of ledgers, and runs each call at most once. The modules named `…_ledger` implement
-  the protocol.
+- `ledger` defines the protocol of ledgers, and prevents calls from running twice. The modules named `…_ledger`
+  implement the protocol.
 """
 
 from __future__ import annotations

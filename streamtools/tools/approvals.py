@@ -11,7 +11,7 @@ where only the application can write: a changed suspension changes the calls tha
 `need_of` returns what a call needs before it runs, for example an approval. A call in text may be a quotation from the
 model's input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly
 come from the model. A tool with `trust="native"` refuses any other call. A tool with `trust="approved"` requires
-approval for it. If a `requires_approval` function raises an exception, the call needs approval.
+approval for any other call. If a `requires_approval` function raises an exception, the call needs approval.
 
 `Approvals` holds the questions and decisions of one run.
 """

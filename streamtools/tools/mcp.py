@@ -101,7 +101,7 @@ async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:
 
 
 def _valid_name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. It ends with a digest if the name is empty, too long, or already in `tools`."""
+    """Return a valid name for a tool. If `name` would be empty, too long or already in `tools`, add a digest."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in tools:
         return made

@@ -144,7 +144,7 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 """A function, possibly async, that receives the outcome of each call that was not cancelled.
 
-It is called before the interface receives the closing events of the call. Its exceptions are logged.
+The function is called before the interface receives the closing events of the call. Its exceptions are logged.
 """
 
 

@@ -1,9 +1,9 @@
 """Completes, checks, inlines and converts the JSON schemas of tool parameters.
 
 A schema may come from a client or a tool server, so it is not trusted. It is checked once, when its tool is defined.
-Inlining replaces each `$ref` by its definition. The inlined schema has a size limit, because nested references make it
-grow exponentially. The functions visit only positions at which JSON Schema allows a schema, because a property may have
-the name `items`, and a default value may look like a schema.
+Inlining replaces each `$ref` by its definition, or by `{}` if a limit is exceeded. The inlined schema has a size limit,
+because nested references could make it grow exponentially. The functions visit only positions at which JSON Schema
+allows a schema, because a property may have the name `items`, and a default value may look like a schema.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def _map_subschemas(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSch
 
 
 # Latitude's chat front end describes the parameters of its tools (`toolClients`) with a list instead of an object
-# schema. Each parameter in the list has a separate schema, in which references to other schemas do not work, so they
-# are inlined.
+# schema. Each parameter in the list has a separate schema. In such a schema, references to other schemas do not work,
+# so they are inlined.
 
 
 def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:

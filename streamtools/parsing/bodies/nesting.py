@@ -34,7 +34,7 @@ _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _entity = re.compile(r"&(amp|lt|gt|quot|apos);")
 _ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
 _wrong_close = re.compile(r"</\s*+([^\s<>]++)\s*+>\s*+\Z").search
-_WINDOW = 4096  # characters of a value in which the opening tag of its last closing tag is searched
+_WINDOW = 4096  # how many last characters of a value are searched for the opening tag of its last closing tag
 _BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
 _CDATA = Pattern(SPACES, _BEGIN_SECTION)
 

@@ -289,7 +289,7 @@ def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]
 def parts_of_token(tag: tuple[Part, ...]) -> int | None:
     """Return the `tag_parts` of a marker with a sentence after `tag`.
 
-    If the stream ends in the sentence, the text only mentions the tag. But a special token is never mentioned.
+    If the stream ends in the sentence, the text only mentions the tag. But answers do not mention special tokens.
     """
     return None if str(tag[0])[-2:] in ("|>", "\uff5c>") else 0
 

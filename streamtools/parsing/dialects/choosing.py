@@ -84,7 +84,7 @@ def _opener_for_auto(opener: Opener) -> Opener:
 def _tag_for_auto(tag: Tag) -> Tag:
     """Limit a tag that opens reasoning to the start of the message, like `<think>`. Other tags are not changed.
 
-    A tag with `before` is the header of a message, which may occur anywhere.
+    A tag with `before` is the header of a message. Such a header may occur anywhere.
     """
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 

@@ -37,7 +37,7 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral models write two forms after the same token. The text after the token distinguishes them. If only one of the
 # two dialects is enabled, it reads both forms. With `dialects="auto"`, the token may also be part of an answer about
-# the token. If the caller names a dialect, the token always begins a call. Neither form has a closing tag. A call ends
+# the token. If the caller names a dialect, the token begins a call. Neither form has a closing tag. A call ends
 # with its JSON, and malformed text ends with the next blank line. Source: mistral-common, and the chat templates of
 # Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and Ministral 3.
 
@@ -173,7 +173,7 @@ def kimi_k2() -> Dialect:
 
     An id looks like `functions.get_weather:0`. Some models omit `functions.`. Some models write `tool_call_section`
     instead of `tool_calls_section` in the tags around the calls. Source: the chat template of
-    moonshotai/Kimi-K2-Instruct, and the guide to tool calls in its repository, which describes the ids.
+    moonshotai/Kimi-K2-Instruct. The guide to tool calls in its repository describes the ids.
     """
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))

@@ -408,7 +408,7 @@ def _call(names: tuple[str, ...]) -> tuple[Part, ...]:
     """Return the beginning of an object that calls one of these tools, up to the point that makes it a call.
 
     The names occur only once in the result, because compiling them takes time. A colon directly after the name is
-    malformed JSON. It also makes the object a call.
+    malformed JSON. Such a colon also makes the object a call.
     """
     return (
         *("{", _GAP, _ID, _TYPE, _ID, _NESTED),

@@ -1,7 +1,7 @@
 """Defines `DIALECTS`, which maps the id of each dialect to the dialect.
 
-Creating a dialect loads a module and compiles patterns, which takes time. So the table contains only ids and family
-modules, and creates a dialect on first use. The documentation lists the dialects in the order of this table.
+Creating a dialect takes time, because this loads a module and compiles patterns. So the table contains only ids and
+family modules, and creates a dialect on first use. The documentation lists the dialects in the order of this table.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class TurnsAdapter(FrameAdapter):
         self._in_turn = False  # a turn has begun and is not complete
 
     def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
-        """Append a call that the backend has run, if it was buffered. The caller forwards the result after it."""
+        """Append a call that the backend has run, if it was buffered. The caller then forwards the result."""
         if isinstance(id, str) and (call := self._calls.pop_answered(id)) is not None:
             self._pass(call, call.arguments, events)
 

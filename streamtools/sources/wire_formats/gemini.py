@@ -197,7 +197,7 @@ class Gemini(FrameAdapter):
     def _add_executed(
         self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
-        """Append a call that Google has run. Another part holds its result, which is forwarded unchanged."""
+        """Append a call that Google has run. Another part holds its result. That part is forwarded unchanged."""
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
         call = NativeToolCall(self._new_key(), name, arguments, id, True, signature, own=own)

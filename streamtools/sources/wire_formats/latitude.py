@@ -1,4 +1,4 @@
-"""Reads the streams of Latitude's prompt runs, in all versions and envelopes. Sans-IO.
+"""Reads the streams of Latitude's prompt runs, in several versions and envelopes. Sans-IO.
 
 A run is a chain of provider turns in one stream. The server-sent event `latitude-event` reports the progress of the
 chain. The event `provider-event` holds a part of the AI SDK's stream of one turn. Three envelopes are read:
@@ -200,6 +200,6 @@ class Latitude(TurnsAdapter):
 
 
 def _piece(event: dict[str, Any]) -> str:
-    """Return the text of a delta, which is in one of several fields. Returns an empty string if there is none."""
+    """Return the text of a delta, from one of several fields. Returns an empty string if there is none."""
     pieces = (event.get(name) for name in ("textDelta", "text", "delta", "content"))
     return next((piece for piece in pieces if isinstance(piece, str)), "")

@@ -1,7 +1,7 @@
 """Reads the chat completion chunks of OpenAI and compatible servers. Sans-IO.
 
 Each field is checked when it is used. So only a malformed field is lost, and the text of the chunk is kept. After a
-piece of text, the next chunk is first decoded as another piece of text (`_TextChunk`), which is faster.
+piece of text, the next chunk is first decoded as another piece of text (`_TextChunk`), because this is faster.
 
 These variants are supported:
 

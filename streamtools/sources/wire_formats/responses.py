@@ -85,7 +85,7 @@ class Responses(FrameAdapter):
                 self._report_or_pass(frame, event, events)
 
     def _repeats(self, number: Any) -> bool:
-        """Return True if a sequence number is not higher than all earlier ones, and the numbers of the stream rise."""
+        """Return True if the numbers of the stream rise, but an earlier number was as high as `number`, or higher."""
         if type(number) is not int:
             return False
         if number > self._highest_number:
