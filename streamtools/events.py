@@ -4,8 +4,8 @@ Each event has a JSON form, which is an object with a `type`. `event.to_json()` 
 `read_source_event` parse it. `json_schema` returns its JSON schema for a front end. Each event type can also be a field
 of a pydantic model, or the response model of an endpoint.
 
-Events are frozen msgspec structs. Each delta of a stream creates at least one event, so the garbage collector does not
-track most of them. `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
+Events are frozen msgspec structs. A stream creates many events. To save time, the garbage collector does not track most
+of them (`gc=False`). `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
 event, for example if a `Parser` returned it.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 EMPTY_EVENT = 64
 """The approximate size in bytes of an event without its content."""
 LARGE = 4096
-"""The text length, in characters, above which `stream/collector.py` processes an event without waiting for others."""
+"""The size in bytes of recorded events above which a stream collects them immediately."""
 BATCH_BYTES = 256 * 1024
-"""The maximum size in bytes of a batch of events that a reader receives. A batch of one event may be larger."""
+"""The approximate maximum size in bytes of a batch of events for a reader. A batch of one event may be larger."""
 _UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
 
 
@@ -82,8 +82,8 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
 
-    `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
-    provider. OpenRouter, for example, reports it in US dollars.
+    `input` includes tokens read from a cache or written to it. `output` includes reasoning. `cost` is the price in the
+    currency of the provider. OpenRouter, for example, reports it in US dollars.
     """
 
     input: int | None = None
@@ -200,8 +200,8 @@ class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     """A provider's turn has ended, and its complete calls may run.
 
     `text` is the whole text of the turn, if the provider repeats it at the end. `tool_calls` holds calls that only the
-    end of the turn contains. `response_id` is the provider's id of the response, and `model` its name of the model.
-    `ends_run` is False in formats that send several turns in one stream. `chain-completed` then ends the run.
+    end of the turn contains. `response_id` and `model` are the provider's id of the response and its name for the
+    model. `ends_run` is False in formats that send several turns in one stream. `chain-completed` then ends the run.
     """
 
     type: ClassVar[Literal["provider-completed"]] = "provider-completed"
@@ -289,8 +289,12 @@ _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # "… a call of the dialec
 DoneReason: TypeAlias = Literal["finished", "waiting", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended.
 
-In the order of the words: the run completed, waits for decisions or results of its calls, was truncated by the
-provider, failed, was stopped by a limit or a tool, or was cancelled.
+- `finished`: the last answer is complete.
+- `waiting`: calls wait for decisions or results.
+- `truncated`: the provider cut the answer.
+- `failed`: an error ended the run.
+- `stopped`: a limit or a tool ended the run.
+- `cancelled`: the run was cancelled.
 """
 
 COMPLETE: Final = ("finished", "waiting")
@@ -321,7 +325,7 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start"):
 class StepEnd(Event, frozen=True, gc=False, tag="step-end"):
     """A step has ended: the turn of the model is complete, and so is the execution of its calls.
 
-    `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None.
+    `response_id` and `model` are the provider's id of the response and its name for the model. Each may be None.
     """
 
     type: ClassVar[Literal["step-end"]] = "step-end"
@@ -675,7 +679,8 @@ def batch_length(events: Iterable[Event]) -> int:
 EventT = TypeVar("EventT", bound=Event)
 DELTAS = (Text, Reasoning, CallDelta, Markup, Partial)
 """The types of events that are pieces of something longer. `coalesce` joins adjacent events of one of these types."""
-_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}  # the values that replace all other values
+# The fields that differ between equal runs, and the values that `coalesce` gives them.
+_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}
 _REPORTS = (ApprovalRequested, Executing, Progress, Executed)  # events about the execution of a call
 
 
@@ -683,8 +688,8 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     """Return events in a normalized form, which is equal for all runs over the same stream.
 
     Adjacent texts are joined. So are argument pieces of one call, and reasoning up to a signature. `seq` and times are
-    removed. Run and call ids are replaced with numbers in the order of their first event. Events of concurrent tools
-    are sorted by call.
+    removed. Run and call ids are replaced with names such as `run_1` and `call_2`, in the order of their first event.
+    Events of concurrent tools are sorted by call.
 
     >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
     [Text(text='ab')]
@@ -697,7 +702,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     signed = 0  # the number of reasoning blocks that a signature has ended
 
     def identity(event: Event) -> tuple[type[Event], Any]:
-        """Return the key of an event. Adjacent events with equal keys are joined."""
+        """Return the key of an event. Adjacent deltas with equal keys are joined."""
         nonlocal signed
         match event:
             case CallDelta(call_id):
@@ -715,7 +720,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         members = list(group)
         field = "value" if kind is Partial else "text"
         pieces: list[Any] = [getattr(member, field, None) for member in members]
-        if kind not in DELTAS or not isinstance(pieces[0], str):  # a partial value that is not a string is complete
+        if kind not in DELTAS or not isinstance(pieces[0], str):  # only strings arrive in pieces
             merged += members
             continue
         last, changes = members[-1], dict[str, Any]({field: "".join(pieces)})

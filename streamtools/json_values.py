@@ -1,7 +1,8 @@
 """Parses the JSON that models write. Invalid JSON is rejected with a code that names the fault.
 
-The C scanner of the standard library parses the text. Hooks reject values about which parsers disagree, and which RFC
-8259 does not define: duplicate keys, `NaN` and infinities, very long numbers, and lone surrogates.
+msgspec parses short texts, and the C scanner of the standard library parses the others. Parsers disagree about some
+texts that RFC 8259 leaves undefined. These are rejected: duplicate keys, `NaN` and infinities, very long numbers, and
+lone surrogates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair, such as `\ud83d`; other text needs no slow test
+# Half of a surrogate pair, such as `\ud83d`. In text without it, `decode_json` searches no lone surrogates.
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK_BYTES = 64 * 1024
 
 OBJECT = (dict, Mapping)
@@ -46,7 +48,7 @@ def well_formed(text: str) -> str:
 
 
 def writable(value: Any) -> Any:
-    """Return a copy of builtin values that can be serialized as JSON.
+    """Copy builtin values, and replace strings and numbers that JSON does not allow.
 
     Lone surrogates become U+FFFD. `NaN` and infinities become None.
 
@@ -72,7 +74,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def count_values(body: bytes) -> int:
-    r"""Return the number of commas and opening brackets outside of strings. It approximates the number of JSON values.
+    r"""Return the number of commas and opening brackets outside of strings: roughly the number of JSON values.
 
     The text is not parsed. It is read in chunks, so that no operation blocks other threads for more than a millisecond.
     For text that contains NUL bytes, such as UTF-16, the result is its length in bytes.
@@ -149,7 +151,7 @@ def write_json(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return builtin values, which may contain any mappings, as the text of their JSON."""
+    """Return builtin values as JSON text. A mapping need not be a dict."""
     try:
         return write_json(value).decode()
     except TypeError:  # a mapping that is not a dict

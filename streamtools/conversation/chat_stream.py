@@ -86,7 +86,7 @@ class Chat(ToolStream):
     model is informed that the calls did not run, and then reads the user message. A user message that a review returns
     after calls in text always answers these calls.
 
-    Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong `model`.
+    Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong type.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Chat(ToolStream):
         Events up to the seq `copied` are of waiting runs. The follow-up after a waiting run contains only the results
         of the calls.
         """
-        ended = 0  # the number of the steps before the event that were not superseded
+        ended = 0  # the number of steps that have ended before the event, without superseded steps
         for event in events:
             match event:
                 case StepEnd():
@@ -228,7 +228,7 @@ class Chat(ToolStream):
 
     @property
     def history(self) -> list[Message]:
-        """The messages of the conversation, with which another chat can continue it.
+        """The messages of the conversation. Another chat can continue the conversation from them.
 
         Calls that have not run have no result while the run is active, after it has finished, and while it waits for a
         decision (`suspension`). After any other end, each of these calls gets a result that says that it did not run.
@@ -314,7 +314,7 @@ class Chat(ToolStream):
         if (source := await super()._next_source()) is not None:
             return source
         machine = self._run.machine
-        is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
+        is_paused = machine.paused  # the provider continues the turn if a request repeats it unchanged
         complaint = self._find_complaint()
         runs_calls = self._run.steps.executes and machine.tool_choice.mode != "none"
         if machine.pending and not (len(self._registry) or "tools" in self._body):

@@ -1,10 +1,11 @@
 """Emulates tool calls for a model that makes none, with up to three requests for each turn.
 
-1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn. But if the
-   error is a refusal of tools, the decision request follows. The mode `"force"` omits the normal request. 2. The
-   *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the turn.
-   An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is omitted. 3.
-   The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
+1. The *normal request* offers the tools. If its answer contains a call, or an error other than a refusal of tools, this
+   answer is the turn. The mode `"force"` omits the normal request.
+2. The *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the
+   turn. An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is
+   omitted.
+3. The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
    turn instead, if there is one.
 
 The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
@@ -153,7 +154,7 @@ def ask_without_tools(ask: Ask) -> Ask:
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return `options` in which each of `names` is None, so that the model's defaults for them are also removed.
+    """Return `options` with the value None for each of `names`. None also removes the model's defaults.
 
     Nested options with these names are left out.
 
@@ -260,7 +261,8 @@ class Emulation(Checked):
     """Options for the emulation of calls.
 
     - `mode`: With `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
-      contains no call. With `"force"`, it is sent in every turn. It is never sent if the tool choice forbids calls.
+      contains no call. With `"force"`, it is sent without a normal request. If the tool choice forbids calls, no
+      decision request is sent.
     - `keep_system`: With `"drop"`, the decision request omits the application's system prompt. With `"quote"`, the
       decision request quotes the prompt as data.
     - `reuse_upstream_answer`: If True and no tool is needed, the normal answer is the turn, and the final request is
@@ -295,10 +297,10 @@ _BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible outpu
 class EmulatedReply(Replies):
     """A source of the events of one turn. It sends up to three requests.
 
-    `normal` is the normal request, or None to omit it. It may teach a dialect and omit the tools. `ask` always offers
-    all tools and teaches no dialect. The other two requests are made from `ask`. `probe` creates a state machine with
-    the same parser options as the machine of the run. `think` is called with True when the decision request begins,
-    and with False when it ends.
+    `normal` is the normal request, or None to omit it. This request may teach a dialect and omit the tools. `ask`
+    offers all tools and teaches no dialect. The other two requests are made from `ask`. `probe` creates a state machine
+    with the same parser options as the machine of the run. `think` is called with True when the decision request
+    begins, and with False when it ends.
     """
 
     model: Model

@@ -6,9 +6,9 @@ discarded, because another provider cannot continue it. A call that has run neve
 call, and the next model gets its result.
 
 A model fails in these cases: the connection is lost, no bytes arrive before the timeout, the stream ends without its
-terminator, the stream contains an error, or the status is 408, 429 or 5xx. Any other error status means that the
-provider refuses the request itself, so no other model is called. Some providers send an error with the model's text if
-they cannot parse a call in it. After such an error, no other model is called either.
+terminator, the stream contains an error, or the status is 408, 429 or 5xx. Any other error status, also in the stream,
+means that the provider refuses the request itself. Then no other model is called. Some providers send an error with the
+model's text if they cannot parse a call in it. After such an error, no other model is called either.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Fallback(Checked):
         return self.models[0].body(ask)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Any]:
-        """Return the answer of the first model whose answer begins without a failure.
+        """Return the answer of the first model that does not fail before its answer begins.
 
         If that model fails later, the answer ends with an error. Only a chat lets another model continue an answer.
         """
@@ -99,7 +99,7 @@ class Fallback(Checked):
 class Failures:
     """The failures of models in one run, which all answers of the run share.
 
-    `failed` contains the indexes of the failed models. `unsent` contains events that the next answer begins with.
+    `failed` contains the indexes of the failed models. `unsent` contains the events with which the next answer begins.
     """
 
     failed: set[int] = field(default_factory=set)

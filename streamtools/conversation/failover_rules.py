@@ -5,8 +5,8 @@ models, and the gateway uses it for its upstreams. `Circuits` count failures acr
 
 The *shown text* is the text of the failed model that the reader has already seen. Some servers accept it as a prefill,
 the beginning of an answer, and continue after it. Other models only get an instruction to continue, and may first
-repeat the end of the shown text. `Continuation` therefore buffers the beginning of the next model's answer as long as
-this beginning occurs in the shown text.
+repeat the end of the shown text. So `Continuation` buffers the beginning of the next model's answer as long as the
+shown text contains it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class SharedAnswer:
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:
-    """Return the failure that `event` reports, if another model may avoid it; otherwise None."""
+    """If `event` reports a failure that another model may avoid, return the failure. Otherwise return None."""
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:

@@ -1,9 +1,9 @@
 """Writes the section of a system prompt that teaches a model to call tools in text.
 
 The section describes the tools and the form of a call. It begins with the line `<tool_instructions>` and ends with the
-line `</tool_instructions>`. A later call of `augment_system_prompt` finds the section by these lines and replaces it.
-Without tools, it removes the section. Tool descriptions are data, so they are neutralized: a description
-cannot contain an example of a call, and cannot end the section.
+line `</tool_instructions>`. A later call of `augment_system_prompt` finds the section by these lines and replaces it. A
+later call without tools removes the section. Tool descriptions are data, so they are neutralized: a description cannot
+contain an example of a call, and cannot end the section.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class RequestOptions(Checked):
     few_shot: bool | Sequence[Example] = False
     """Whether the prompt also contains example calls, which help base models.
 
-    True generates the examples from the tools. A sequence contains them."""
+    True generates the examples from the tools. A sequence holds custom examples."""
     emulation: Mode | Emulation = "off"
     """Whether a separate request asks the model which tools to call. This is for models that make no calls."""
 

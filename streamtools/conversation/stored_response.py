@@ -1,7 +1,7 @@
 """`StoredResponse`: a model whose answer is a response that the provider has stored.
 
 A provider continues a background response after the connection is lost, and sends it again from its beginning. So a
-process that continues a lost run can read the rest of an answer. The provider does not charge the answer again.
+process that continues a lost run can read the rest of an answer. The provider does not charge for the answer again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class StoredResponse:
 def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse | None:
     """Return the response of `model` that a crashed process was reading, or None.
 
-    Returns None if rules apply to the text, because the log then does not name the response. `shown` is the text of the
-    response that readers have seen.
+    Returns None if the log does not name the response, for example because a rule may redact the text. `shown` is the
+    text of the response that readers have seen.
     """
     if not isinstance(model, OpenAIResponses) or not model.native_tool_calls or logged.response_id is None:
         return None
@@ -53,8 +53,8 @@ def find_stored(model: Model, logged: LoggedRun, shown: str) -> StoredResponse |
 async def _unseen(source: Any, text: int, reasoning: int) -> AsyncGenerator[Sequence[SourceEvent]]:
     """Yield the events of a source without the first characters of its text and its reasoning.
 
-    `text` and `reasoning` are the numbers of these characters. The rest of a reasoning has no signature, because the
-    signature is valid only for the whole reasoning.
+    `text` and `reasoning` are the numbers of these characters. If one of them is not 0, no block of reasoning keeps its
+    signature, because a signature is valid only for a whole block.
     """
     is_whole = not (text or reasoning)
     async for batch in source:

@@ -1,4 +1,4 @@
-"""Gives tools to models that write calls as text. Works with any SDK and any client.
+"""Gives tools to models that write calls as text, for clients of chat completions, Responses and Anthropic's Messages.
 
 `ToolCallTransport` is an HTTP transport for Python SDKs. `app` is a server for clients in any language, and requires
 the extra `web`. Both use `Rewrite`, which does no I/O. A custom server can use it, too:
@@ -15,13 +15,13 @@ the extra `web`. Both use `Rewrite`, which does no I/O. A custom server can use 
             await send(exchange.feed(chunk))
         await send(exchange.close())  # or close("transport") if the body is incomplete
 
-`exchange.head` has the status and headers for the client. It is set when a streamed answer begins, and otherwise when
-the last `close` returns. Send the bytes of `feed` and `close` after the head. If the gateway refuses the client's
-request, `request` is None and `head` is set from the start, and `close` returns the body.
+`exchange.head` has the status and headers for the client. It is set when a streamed or unchanged answer begins. For
+other answers, it is set when the last `close` returns. Send the bytes of `feed` and `close` after the head. If the
+gateway refuses the client's request, `request` is None and `head` is set from the start. Then `close` returns the body.
 
 While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. With
-`begin(…, watch=function)`, `function` is called with the events of the answer, except its text. No input of the client
-or the upstream makes an exchange raise.
+`begin(…, watch=function)`, `function` is called with the events of the answer, except `text` events. No input of the
+client or the upstream makes an exchange raise.
 """
 
 from typing import TYPE_CHECKING

@@ -37,18 +37,18 @@ from streamtools.sources.provider_terms import read_fault
 _log = Logger(__name__)
 
 _CUT = ("length", "content_filter")  # finish reasons of an incomplete answer
-_NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # errors of calls without a fault
+_NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # errors about well-formed calls
 
 OnEvent: TypeAlias = Callable[[events.UIEvent], object]
-"""A function that is called with each event of an answer, except its text."""
+"""A function that is called with each event of an answer, except `text` events."""
 
 
 class ClientAnswer:
     """One answer for the client. `feed` and `close` return its bytes.
 
-    `machine` finds calls in the text of the model. `identity` returns the upstream's id of the answer and name of the
-    model. `neutralized` says whether the request contains neutralized text. `watch` is called with each event except
-    text.
+    `machine` finds calls in the text of the model. `identity` returns the id of the answer and the name of the model,
+    as the upstream sent them. `neutralized` says whether the request contains neutralized text. `watch` is called with
+    each event except `text` events.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class ClientAnswer:
         self._settings, self._request, self._plan = settings, request, plan
         self._identity = identity
         self._watch = watch
-        self._calls_at_end = bool(settings.fallbacks)  # whether the client gets calls only at the end of the answer
+        # With fallbacks, calls of a failed upstream may still be discarded. So the client gets calls only at the end.
+        self._calls_at_end = bool(settings.fallbacks)
         self._dialects = plan.dialects if neutralized else ()  # for restoring arguments
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         self._max_calls = 0 if drops_calls else None if request.parallel else 1  # None means no limit
@@ -100,7 +101,8 @@ class ClientAnswer:
     def continue_elsewhere(self, model: str) -> str:
         """Prepare for the answer of another upstream after `model`, the current model, has failed.
 
-        Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
+        Incomplete calls and complete native calls are discarded. If the plan has `only_call`, complete calls in text
+        are discarded, too. Returns the text that the other model must continue.
         """
         shown = None if self._plan.only_call else "".join(self.shown)
         batch, written = self.machine.switch_model(shown, model)
@@ -153,7 +155,7 @@ class ClientAnswer:
         return b"".join(parts)
 
     def _for_client(self, event: events.UIEvent) -> Iterable[events.UIEvent]:
-        """Return the events for the client that replace `event`."""
+        """Return the events that the client gets in place of `event`."""
         match event:
             case events.CallStart(call_id):
                 if not self._admit(call_id):
@@ -191,7 +193,7 @@ class ClientAnswer:
         return msgspec.structs.replace(call, arguments=restore(call.arguments, self._dialects))
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
-        """Return the events that end the answer. The calls in `pending` are those that the client gets."""
+        """Return the events that end the answer. `pending` contains only calls that the client gets."""
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
@@ -201,8 +203,8 @@ class ClientAnswer:
     def _malformed_call_error(self, has_calls: bool) -> Iterable[events.UIEvent]:
         """Return an error for the first malformed call that the client must know about.
 
-        A truncated call is always reported. Another malformed call is reported only if the client sees neither this
-        call nor a valid one.
+        A truncated call is always reported. A call with any other fault is reported only if the client sees neither
+        that call nor a valid one.
         """
         for error in self._malformed:
             shown = self._request.client != "anthropic" and error.call_id in self._named
@@ -212,7 +214,7 @@ class ClientAnswer:
 
 
 def write_refusal(client: Client, status: int, body: bytes) -> bytes:
-    """Return the error body for the client after the upstream refused a request with the error body `body`."""
+    """Return the error body for the client. The upstream refused the request with the status and the error `body`."""
     try:
         value = decode(body)
     except ValueError:

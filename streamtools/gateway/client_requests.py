@@ -247,15 +247,15 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 def _passed_options(body: Body, known: set[str]) -> Body:
     """Return the options that are sent unchanged: they have the same name in chat completions, or are unknown.
 
-    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and `n`, `logprobs` and `top_logprobs`,
-    because the gateway cannot convert their results.
+    These are all fields except null fields and those in `known` and `_CHAT_FIELDS`. The fields `n`, `logprobs` and
+    `top_logprobs` are excluded, too, because the gateway cannot convert their results.
     """
     excluded = known | _CHAT_FIELDS | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in excluded and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return the `names` that the body sets to another value than "disabled" or {"type": "disabled"}."""
+    """Return the `names` of fields whose value is neither null nor "disabled" nor {"type": "disabled"}."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 
@@ -324,7 +324,7 @@ _Result = TypeVar("_Result")
 def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
     """Add a cache to `function`. Its first argument is the JSON of tool definitions, which clients repeat.
 
-    The cache keeps 64 results. For definitions over 256 KiB, it keeps only the last result.
+    The cache keeps 64 results. A second cache keeps one result, for definitions over 256 KiB.
     """
     for_short, for_long = lru_cache(64)(function), lru_cache(1)(function)
 

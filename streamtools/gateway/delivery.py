@@ -43,13 +43,13 @@ _ABOUT_UPSTREAM = {
 
 _MAX_JOINED_BYTES = 16384  # if more bytes wait, the reading task sends them immediately
 _PAUSE_S = 0.002
-"""A chunk that arrives this many seconds after the last one is sent immediately: no other chunk waits then. Sending it
-in a second task would cost 9 % more instructions for each delta (`bench_backends --profile`)."""
+"""If more seconds have passed since the previous chunk, a chunk is sent immediately, because no other chunk waits.
+Sending it in a second task would cost 9 % more instructions for each delta (`bench_backends --profile`)."""
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that is overwritten in answers, in characters.
 
-A shorter key is not a secret: servers that check no keys often get a common word as the key."""
+A shorter key is not a secret. For a server that checks no keys, users often write a common word as the key."""
 
 
 class Route(NamedTuple):
@@ -169,7 +169,8 @@ class Delivery:
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
         """Read the upstream's response.
 
-        Sends the first bytes and bytes after a pause immediately. Other bytes wait for `_send_joined`.
+        The first bytes, and bytes after a pause, are sent immediately. Other bytes wait for `_send_joined` or until
+        they exceed `_MAX_JOINED_BYTES`.
         """
         exchange, pieces = self._exchange, self._pieces
         received_at = monotonic()
@@ -225,7 +226,7 @@ class Delivery:
         self._sending = False
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
-        """Send `piece`, and before the first piece the head. Sends nothing while the head is not certain.
+        """Send `piece`. The head is sent before the first piece. Sends nothing while the head is not certain.
 
         If `more` is False, the body ends.
         """

@@ -2,16 +2,18 @@
 
 The upstream is the model server behind the gateway. A *driver* does the network I/O: it sends `request` to the
 upstream, and feeds the upstream's response to the exchange. The exchange returns bytes for the client. `head` contains
-the client's status and headers as soon as they are certain. For a streamed answer, they are certain when the upstream
-begins a successful response. Otherwise they are certain when the answer is complete. If the gateway refuses the
-client's request, `request` is None from the start, `head` is set, and `close` returns the body of the refusal.
+the client's status and headers as soon as they are certain. They are certain when the upstream begins a response that
+is forwarded unchanged, or a successful response to a request for a stream. For other responses, they are certain when
+the answer is complete. If the gateway refuses the client's request, `request` is None from the start, `head` is set,
+and `close` returns the body of the refusal.
 
 `AnswerFailover` switches to the next upstream when an upstream fails, even in the middle of an answer. If the client
 got no text yet, the next upstream gets the same request. Otherwise the next upstream must continue the text. If its
 server supports a prefill, the request ends with the text. If not, the request contains an instruction to continue, and
 text that the model repeats is removed. Incomplete calls and complete native calls of the failed upstream are discarded.
 For this reason, the client gets calls only at the end of the answer. A failure is a lost connection, a timeout, an
-incomplete stream, an error in the stream, or the status 408, 429 or 5xx.
+answer that is incomplete or cannot be read, or the status 408, 429 or 5xx. An error inside an answer is a failure if
+it has no status or one of these statuses.
 """
 
 from __future__ import annotations
@@ -69,9 +71,10 @@ class AnswerFailover:
         return self._settings.fallbacks[index - 1] if index else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
-        """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible.
+        """Return `request`, addressed to the current upstream.
 
-        Without a prefill, the request instructs the model to continue the text.
+        If the upstream must continue a text, the text is added as a prefill. For a server that does not support this,
+        an instruction to continue is added.
         """
         if self._written.strip():
             body, prefill = msgspec.json.decode(request.body), self._prefill
@@ -141,7 +144,7 @@ class Exchange:
         """End the upstream's response. Returns bytes for the client.
 
         The client's response is complete unless `request` is set again. `cause` is a word that says why the upstream's
-        body is incomplete, such as `"transport"`. None means that it is complete.
+        body is incomplete, such as `"transport"`. None means that the body is complete.
         """
         return b""
 
@@ -198,9 +201,9 @@ class RewrittenExchange(Exchange):
         self._is_long_request = request_size > IN_THREAD
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings)
-        # The number of bytes that may still arrive in the upstream's responses to this request, all together.
+        # The number of bytes that may still arrive in all responses to this request together.
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame
-        self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
+        self._body = bytearray()  # the body of a response that is read as a whole
         self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
         self._parts: list[bytes] = []  # the events of the answer, if the client requested no stream
         self._ended = False
@@ -266,7 +269,7 @@ class RewrittenExchange(Exchange):
     def _read_whole(self, cause: str | None) -> bytes:
         """Read a whole body. Returns bytes for the client.
 
-        The body may still be a stream, or an error.
+        The body may also be a stream or an error.
         """
         body, limits = bytes(self._body), self._settings.limits
         try:
@@ -294,7 +297,10 @@ class RewrittenExchange(Exchange):
         )
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
-        """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
+        """Convert events of the upstream to bytes for the client.
+
+        If another upstream may avoid a failure, the conversion stops at the failure.
+        """
         may_fail = self.has_fallback and self._bytes_left >= 0 and not self._answer.machine.stopped
         events = self._failover.answer.read(events, may_fail=may_fail)
         return self._stream_or_keep(self._answer.feed(events)) if events else b""
@@ -307,7 +313,10 @@ class RewrittenExchange(Exchange):
         return b""
 
     def _end_answer(self) -> bytes:
-        """End the answer. Returns its last bytes for the client. A second call returns only an unstreamed answer."""
+        """End the answer. Returns its last bytes for the client.
+
+        A second call returns the body of an unstreamed answer again, and no bytes for a streamed answer.
+        """
         sent = b""
         if not self._ended:
             self._ended = True
@@ -363,8 +372,9 @@ class Rewrite(Settings):
     `mode` says how models call tools:
 
     - `"text"`: The prompt teaches the first of the `dialects`, and calls are read in all of them. By default, the
-      prompt teaches the dialect known for the model's name, or `tilde_fence`, and calls are read in the dialects of
-      `"auto"`. With `few_shot`, the prompt also contains examples.
+      prompt teaches the dialect known for the model's name, or `tilde_fence`. Calls are then read in this dialect, in
+      the other dialects known for the model's name, and in those of `dialects="auto"`. With `few_shot`, the prompt
+      also contains examples.
     - `"native"`: The upstream gets the tools. Calls in text are read only if `dialects` are set.
     - `"auto"`: The upstream gets the tools. Calls in text are also read, by default in the dialects known for the
       model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in
@@ -379,8 +389,8 @@ class Rewrite(Settings):
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
         """Return the exchange for one request, whose `body` has the format `client`. Never raises.
 
-        `host` is the host name of the upstream. `watch` is called with each event of the answer, except its text,
-        before the client gets the event.
+        `host` is the host name of the upstream. `watch` is called with each event of the answer, except `text` events,
+        before the client gets the event. An answer that is forwarded unchanged has no events.
         """
         reads_text = bool(self.text_rules)
         model = ""

@@ -75,7 +75,7 @@ def mounted_path(scope: Mapping[str, Any]) -> str:
 
 
 def path_for(path: str, endpoint: str) -> str:
-    """Return the path of the upstream's `endpoint` for a client's request to `path`. Ollama's own API has no /v1.
+    """Return the path of the upstream's `endpoint` for a client's request to `path`.
 
     >>> path_for("/v1/responses", "chat/completions")
     '/v1/chat/completions'

@@ -92,7 +92,7 @@ class Settings(Checked):
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """The circuits of the primary upstream and of the `fallbacks`, in this order."""
     used_dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The dialects in which models made their last call, by the name of the model."""
+    """Maps the name of a model to the dialect in which the model made its last call."""
     _logged: set[tuple[str, ...]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -9,8 +9,8 @@ Requests to other endpoints than Chat Completions, Responses and Messages are fo
 check the answer to such a request. So with text rules, the request is refused if its answer may contain text of a
 model.
 
-The SDK gets the statuses, headers, timeouts and early network errors of the upstream unchanged. If the connection
-breaks after the client's response has begun, the response ends with an error in the client's format.
+The SDK gets the error statuses, timeouts and early network errors of the upstream unchanged. If the connection breaks
+after the client's response has begun, the response ends with an error in the client's format.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ToolCallTransport(ClientTransport):
         headers = http.headers_for(client_format, http.decode_headers(request.headers.raw))
 
         async def ask(rewritten: UpstreamRequest) -> Any:
-            """Send a request of the exchange to the upstream, and return the response after `exchange.begin`."""
+            """Send a request of the exchange to the upstream. Call `exchange.begin`, and return the response."""
             asked = self._upstream_request(library, request, headers, rewritten)
             # Later requests are different, so they must not have the same idempotency key.
             headers[:] = [header for header in headers if header[0] != http.IDEMPOTENCY_KEY]
@@ -158,7 +158,7 @@ class _ClientBody:
     def __post_init__(self) -> None:
         self._chunks: Any = _chunks_of(self._response, self._blocking)
         self.ahead: list[bytes] = []
-        """Bytes for the client that were read before the status was certain."""
+        """The bytes for the client that were made before the status was certain."""
 
     @property
     def ended(self) -> bool:

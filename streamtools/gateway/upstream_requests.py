@@ -31,7 +31,7 @@ _log = Logger(__name__)
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 """The server that answers chat completions. `"openai"` stands for any other server.
 
-The named servers can force an answer to match a schema, which is used for forced calls."""
+The other three servers can force an answer to match a schema. The gateway uses such a schema for forced calls."""
 
 CallMode: TypeAlias = Literal["text", "native", "auto"]
 """How models call tools. `streamtools.gateway.exchange.Rewrite` describes the modes."""
@@ -64,11 +64,11 @@ class CallPlan(NamedTuple):
     used: Dialect | None = None
     """The dialect in which calls and results in the history are written. None means `taught`."""
     only_call: bool = False
-    """Whether a schema makes the upstream answer with only a call, which is plain JSON without a marker."""
+    """Whether a schema makes the upstream answer with only a call or an array of calls, in JSON without a marker."""
 
     @property
     def readable(self) -> list[Dialect]:
-        """All dialects in which calls are read. An answer that is only a call may be bare JSON."""
+        """All dialects in which calls are read. With `only_call`, they include bare JSON."""
         bare = (DIALECTS["json_array"], DIALECTS["raw_json"]) if self.only_call else ()
         return list({dialect.id: dialect for dialect in (*self.dialects, *bare)}.values())
 
@@ -169,7 +169,7 @@ def write_request(
 
 
 def _tools(request: ClientRequest) -> dict[str, Any]:
-    """Return the fields for the tools and the tool choice, for an upstream that makes native calls."""
+    """Return the fields for the tools and the tool choice, for a model that makes native calls."""
     if not request.tools:
         return {}
     if request.client == "openai":

@@ -5,8 +5,8 @@ of calls, and the end of each call. Each of these source events has a `key`, whi
 the rules of `streamtools.calls`, as for calls in text. `CallEvents` creates the events of both kinds of calls.
 
 A call is complete when its provider reports its end. At the end of the turn, a call is also complete if its JSON
-object is closed, because no piece can follow. Any other call is truncated. `Turn.choose_calls` chooses the calls of a
-turn that are used.
+object is closed, because no piece can follow. Any other call is truncated. `Turn.choose_calls` chooses which calls of a
+turn are used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NativeCalls:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._call_events = CallEvents(options)
-        # These are dicts, because an empty set is four times as large and most runs make no call.
+        # These are dicts, because an empty set is three times as large and most runs make no call.
         self.salvaged: dict[str, None] = {}
         # How often each id was used in the run. Some providers number the calls of each turn from 1.
         self._ids: dict[str, int] = {}
@@ -72,7 +72,8 @@ class NativeCalls:
 
     @property
     def count(self) -> int:
-        """The number of calls that have begun in this turn, including malformed calls."""
+        """The number of calls that have begun in this turn. Counts malformed calls, but not calls that the provider
+        executed."""
         return self._call_events.calls_begun
 
     def reserve(self, ids: Iterable[str]) -> None:
@@ -122,7 +123,7 @@ class NativeCalls:
     def reject_executed(self, event: NativeToolCall) -> list[UIEvent]:
         """Reject a complete call, as superseded, because its provider has executed the tool.
 
-        If no complete call has this id, returns the event as a `raw` event.
+        If no complete call has the provider id of `event`, returns `event` as a `raw` event.
         """
         call = next((call for call in self.calls if event.id is not None and call.provider_id == event.id), None)
         if call is None:
@@ -158,7 +159,7 @@ class NativeCalls:
 
         A completed call matches a streamed call with the same provider id. If one of the two calls has no id, the name
         and the arguments must be equal. An open call ends if its provider id matches a completed call. Any other
-        completed call without a match is ignored if a call with its id was malformed. Otherwise it becomes a new call.
+        completed call becomes a new call, unless a call with its id was malformed.
         """
         events: list[UIEvent] = []
         unmatched = [(call, _canonical(call.arguments)) for call in self.calls]
@@ -220,7 +221,7 @@ class NativeCalls:
         if not provider_id or len(provider_id) > _MAX_ID_LENGTH:
             id = self._options.new_id()
         else:
-            id, times = provider_id, self._ids.get(provider_id, 0)  # the second call with the id "a" gets "a_1"
+            id, times = provider_id, self._ids.get(provider_id, 0)  # the second call with the id "a" gets "a_2"
             while id in self._ids:
                 times += 1
                 id = f"{provider_id}_{times}"
@@ -263,7 +264,8 @@ class NativeCalls:
     def _complete_arguments(self, call: CallDraft, streamed: str, given: Any) -> str:
         """Return the arguments as JSON text. `given` holds the arguments that the provider sent at the end of the call.
 
-        `streamed` is the text of the deltas. If it differs from `given`, `given` is used, and a warning is added.
+        `streamed` is the text of the deltas. If both exist and their values differ, `given` is used, and a warning is
+        added.
         """
         try:
             text = given if isinstance(given, str) else compact(given)

@@ -14,7 +14,7 @@ client that declares version 1.0 or later, because earlier clients refuse them. 
 clients. Version 0.0.59, which CopilotKit uses, already has this outcome, and older clients ignore outcomes.
 
 Clients parse the arguments of a call before they send them back. So the arguments of a malformed call are an object
-that contains the text of the model.
+that contains the text of the model. If a part of the arguments was already sent, no such object is sent.
 
 Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
 `ag-ui-protocol` 1.0.0, whose models are generated from the schema of 1.0.
@@ -41,9 +41,9 @@ class AGUIEncoder(FrontEndEncoder):
 
     `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
     request. If `run_id` is missing, the id in the `start` event is used. If `thread_id` is missing, the run id is used.
-    Clients before version 1.0, such as CopilotKit, refuse three things: the ids of calls that the front end must run,
-    the tokens of the run, and the outcome `cancelled`. If `protocol_version` is missing or below 1.0, these are not
-    sent, and a cancellation is sent as an error. Approvals are requested in every version.
+    Clients before version 1.0, such as CopilotKit, refuse three things: the list of calls that the front end must run
+    (`pendingToolCallIds`), the token counts (`usage`), and the outcome `cancelled`. If `protocol_version` is missing or
+    below 1.0, these are not sent, and a cancellation is sent as an error. Approvals are requested in every version.
 
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
@@ -102,7 +102,8 @@ class AGUIEncoder(FrontEndEncoder):
             self._parent_id = message_id
             self._delta_prefix = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
             return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
-        self._parent_id = ""  # calls after reasoning need a new message: the client would move them before it
+        # Calls after reasoning need a new message. In the old message, the client would show them before the reasoning.
+        self._parent_id = ""
         self._delta_prefix = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
         written = encode_part("REASONING_START", messageId=message_id)
         return written + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
@@ -201,7 +202,10 @@ class AGUIEncoder(FrontEndEncoder):
         )
 
     def _write_tool_message(self, call_id: str, content: str) -> bytes:
-        """Return the tool message with the result or the error of a call. The protocol has no separate errors."""
+        """Return the tool message with the result or the error of a call.
+
+        The protocol has no separate event for the error of a call.
+        """
         if call_id in self._known_results:
             return b""
         return encode_part(

@@ -1,7 +1,8 @@
 """Writes a run as one streamed message of Anthropic's API, with blocks of text, thinking and calls. Sans-IO.
 
 The input of a call must be a JSON object, because clients fail on other text. So a malformed call ends the message with
-an error, unless the run executes tools and answers the call itself.
+an error. There is no error if the provider cut the answer, the run was stopped, or the run executes tools and answers
+the call itself. With `call_deltas`, only a cut answer prevents the error of a call that was sent in part.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class AnthropicEncoder(CompletionEncoder):
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
         self._block_indexes = count()
-        self._open_type: str | None = None  # type of the open block; None if no block is open or it is a call
+        self._open_type: str | None = None  # type of the open block; None for a call, or if no block is open
         self._index = 0  # index of the open block
         self._delta_prefix = b""  # bytes before the JSON of each delta of that block
         self._call_blocks: dict[str, int] = {}  # maps the id of each open call to the index of its block

@@ -9,7 +9,8 @@ name is known, and its arguments while the model writes them. A call that was se
 
 A malformed call is sent with the model's text as its arguments, so that the client can answer it. If the run executes
 tools, it answers malformed calls itself, and they are not sent. If a part of the arguments was sent before the error
-was found, the answer ends with an error. Otherwise some clients would run the incomplete call.
+was found, the answer ends with an error, because some clients would run the incomplete call. An answer that the
+provider cut ends without this error.
 
 All steps of a run become one message. White space between text and a call is dropped (see `TrailingSpace`).
 """
@@ -39,8 +40,8 @@ _UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call wit
 class CompletionEncoder(Checked, ABC):
     """Converts UI events to the answer of a model API. A subclass defines how each part is written.
 
-    `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. Such a call is
-    sent when it is complete, even with `call_deltas` (other calls are then sent while the model writes them).
+    `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. With
+    `call_deltas`, calls are sent while the model writes them. A call of a custom tool is sent only when it is complete.
     """
 
     content_type = EVENT_STREAM
@@ -139,9 +140,10 @@ class CompletionEncoder(Checked, ABC):
         return self._write_call_start(call_id, name, arguments)
 
     def _add_arguments(self, call_id: str, text: str) -> bytes:
-        """Return a delta of arguments. Closing braces and white space at its end are sent when the call is complete.
+        """Return a delta of arguments. Closing braces and white space at its end are buffered.
 
-        Otherwise some clients would run a malformed call as soon as its arguments are complete JSON.
+        They are sent with the next delta, or when the call is complete. Otherwise some clients would run a malformed
+        call as soon as its arguments are complete JSON.
         """
         text = self._withheld.pop(call_id, "") + text
         sent = text.rstrip(_CLOSING_CHARACTERS)
@@ -270,7 +272,7 @@ class TrailingSpace:
         return sent
 
     def record_call(self) -> None:
-        """Record a call. Drops the white space before it. White space after it is dropped if it ends the text."""
+        """Record a call. Drops the white space before the call. White space that ends the text after it is dropped."""
         self.drop()
         self._after_call = True
 
@@ -279,7 +281,7 @@ class TrailingSpace:
         self._pending.clear()
 
     def close(self) -> str:
-        """Return the white space that ends the text. Returns `""` if only this white space follows a call."""
+        """Return the white space that ends the text. Returns `""` if nothing else follows the last call."""
         return "" if self._after_call else "".join(self._pending)
 
 
@@ -322,7 +324,7 @@ class CallOrder:
 
 
 def custom_input(arguments: str) -> str:
-    """Return the string `input` in the JSON `arguments` of a custom tool. Returns `arguments` if there is none."""
+    """Return the string `input` in the JSON `arguments` of a custom tool. Without this string, return `arguments`."""
     try:
         text = json.loads(arguments).get("input")
     except (ValueError, AttributeError):
@@ -337,7 +339,7 @@ def _finish_reason(done: events.Done, has_calls: bool) -> str:
     if has_calls:
         return "tool_calls"
     if done.reason == "truncated" or (done.reason == "stopped" and done.finish_reason != "tool_stop"):
-        return "length"  # cut by the provider, which gave no reason, or by a limit of this package
+        return "length"  # the provider cut the answer without a reason, or a limit of this package stopped the run
     return "stop"
 
 

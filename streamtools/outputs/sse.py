@@ -2,12 +2,12 @@
 
 An encoder converts UI events to the bytes of one response. The server sends the `headers` of the encoder, then the
 result of `encode` for each event, and finally the result of `close`. Some clients fail if a message, a call or a step
-has no end. So the encoder closes open items: `encode(done)` writes the end of the body that fits the run, and `close`
-ends a body without `done`.
+has no end. So the encoder closes open items: `encode(done)` ends the body according to the reason in `done`, and
+`close` ends a body without `done`.
 
 A line break in the data of an event would start another field or another event, so text of the model could insert
-events. To prevent this, all data is JSON on one line, with all characters escaped that a client might read as a line
-break. Lines end with LF, because some clients do not support CRLF.
+events. To prevent this, data with text of the model is JSON on one line. Every character that a client might
+read as a line break is escaped. Lines end with LF, because some clients do not support CRLF.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Encoder(Protocol):
     def resumable(self) -> bool:
         """Whether a client that reconnects can continue after the last event that it received.
 
-        Then the bytes of an event contain its `seq` and do not depend on other events. With False, a client that
+        If True, the bytes of an event contain its `seq` and do not depend on other events. If False, a client that
         reconnects needs all events from the start.
         """
 

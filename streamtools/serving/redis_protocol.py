@@ -94,7 +94,7 @@ class Keys:
         return OwnerKeys(stem + "kept", stem + "runs", stem + "conversations", stem + "running")
 
     def changed_by(self, owner: str, run_id: str) -> list[str]:
-        """Return the keys that BEGIN, CLAIM and END of a run change.
+        """Return the keys that the scripts BEGIN, CLAIM and END use for a run.
 
         The first keys are `running` and the keys of the user. The log and the meta of the run follow. The log and the
         meta of each run that it continues are last.
@@ -277,7 +277,7 @@ return replies
 )
 """Renews the leases of several runs. Returns two integers for each run.
 
-The integers are: the last `seq`, or -1 for a wrong token, and whether another process reads the run (1 or 0).
+The first is the last `seq`, or -1 for a wrong token. The second is 1 if another process reads the run, otherwise 0.
 
 `KEYS`: running, and for each run: log, meta, readers. `ARGV`: lease in milliseconds, and for each run: token, key of
 the run.

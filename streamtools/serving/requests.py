@@ -79,8 +79,8 @@ async def read_body(
     wait: during the call, the event loop is blocked or garbage collection is paused. If `read` raises ValueError (as
     pydantic and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports
     the type, line and message of the exception (`body_refused`), because `read` may have a bug. Values that the message
-    quotes are left out. With `debug=True`, the response holds the whole message. Exceptions of this package pass
-    unchanged.
+    quotes are left out. With `debug=True`, the response holds the message, without the input values that pydantic
+    quotes. Exceptions of this package pass unchanged.
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
@@ -157,7 +157,9 @@ exception_handlers: dict[Any, Any] = {
     RunNotFound: partial(_respond, 404, ""),
     DecisionRefused: partial(_respond, 409, ""),
 }
-"""Exception handlers for Starlette and FastAPI: 503 while no run can start or Redis does not answer, 404 for an unknown
+"""Exception handlers for Starlette and FastAPI.
+
+The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
 run, and 409 for a refused decision about a call. The body has the form of the framework's errors. In FastAPI, it is
 JSON with a `detail`.
 """

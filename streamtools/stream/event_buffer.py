@@ -4,9 +4,9 @@
 `wait_for_room`. If readers are slow, the writer waits there, so the source is read more slowly. Cancelling a read
 removes no event from the buffer and does not affect other readers.
 
-The buffer has a limit of events and a limit of bytes. Reading an event does not reduce the byte count. When the count
-reaches the limit, the writer waits until half of the events have been read. Then the bytes of the remaining events are
-counted.
+The buffer has a limit of events and a limit of bytes. Reading an event does not reduce the byte count. The count begins
+again when the buffer is empty. At a limit, the writer waits until half of the events have been read. Then the bytes of
+the remaining events are counted. If they still reach the limit, the writer waits again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BYTES = 4 * 1024 * 1024
 """The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
 """The length in characters up to which a `Text` event is small. The `size` that the writer passes to `put` may omit
-small texts, because `MAX_EVENTS` of them take only 0.3 MiB."""
+small texts, because `MAX_EVENTS` of them take only 0.4 MiB."""
 
 
 class EventBuffer:
@@ -75,7 +75,7 @@ class EventBuffer:
         return event
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Remove and return the buffered events without waiting, up to `BATCH_BYTES`."""
+        """Remove and return buffered events without waiting: up to `BATCH_BYTES`, plus small texts."""
         events = self._events
         if self._bytes <= BATCH_BYTES:
             taken = list(events)
@@ -113,7 +113,7 @@ class EventBuffer:
         self._write = write
 
     async def wait_for_room(self) -> None:
-        """If the buffer is full, wait until half of its events have been read."""
+        """While the buffer is full, wait until half of its events have been read."""
         while self._events and (self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS):
             self._resume_at = len(self._events) // 2
             self._room = self._room or anyio.Event()

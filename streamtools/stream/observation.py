@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from streamtools.events import SourceError, SourceEvent, SourceWarning, Text, UIEvent
 from streamtools.observing import ObservedRun
 
-_BATCH = 256  # number of events that are reported in one call
+_BATCH = 256  # events are reported when this many are unreported
 
 
 class Observation:
@@ -27,8 +27,8 @@ class Observation:
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report.
 
-        An empty sequence usually means that the parser or the `TextJudge` buffers text, so this reports buffered text.
-        At the end of a run, this report is wrong but harmless.
+        An empty sequence usually means that the parser or the `TextJudge` buffers text, so this method then reports
+        that text is buffered. At the end of a run, this report is wrong but harmless.
         """
         if not events:
             self._observed.text_buffered()

@@ -1,4 +1,4 @@
-"""The option objects of `ToolStream` and `chat`: frozen dataclasses that check their values when they are created."""
+"""The option objects of `ToolStream` and `chat`, which are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class ApprovalOptions(Checked):
     the run waits for `approve`, `deny` or `answer`."""
     timeout: float | None = None
     """The time in seconds after which an undecided call is denied. None means five minutes for `"now"` and a day for
-    `"later"`. `math.inf` means no limit."""
+    `"later"`. `math.inf` means no limit but the ledger's `keep`."""
     decisions: Decisions = field(default_factory=dict)
-    """The decisions about the calls of the suspension that is passed as `resume`, by call id."""
+    """Maps call ids to decisions about the calls of the suspension in `resume`."""
 
     def __post_init__(self) -> None:
         check_word("ask", self.ask, ("later", "now"))
@@ -52,7 +52,7 @@ class ApprovalOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Checked):
-    """Options for the text of the model. Raises ValueError for a value that is not allowed."""
+    """Options for the text of the model. Raises ValueError or TypeError for a value that is not allowed."""
 
     rules: Sequence[Rule] = ()
     """Rules from `streamtools.rules`, which replace, remove or mark parts of the visible text."""

@@ -121,8 +121,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     `await stream` reads all events of the stream, and returns the `result`. If necessary, it enters the stream first.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
-    TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
-    a decision that matches no call.
+    TypeError for an unknown parameter or a value of the wrong type, `UnreadableSource` for an object that is not a
+    source, and `DecisionRefused` for a decision that does not fit a waiting call.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         )
         steps = StepRunner(
             machine,
-            choose_dialects(dialects),  # arguments may repeat results that were neutralized in any of these dialects
+            choose_dialects(dialects),  # the model may copy results into arguments; these dialects neutralized them
             executes=execute != "never",
             guards=tracker,
             approvals=self._approvals,
@@ -309,7 +309,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     @property
     def questions(self) -> list[Question]:
-        """The calls that wait for a decision now, with `ask="now"`, in the order of their requests."""
+        """The open questions, in the order in which they were asked. The list is empty with `ask="later"`."""
         return self._approvals.questions
 
     def decide(self, call_id: str, decision: Decision | bool) -> Completed:
@@ -441,7 +441,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                 self._finish()
 
     async def _next_source(self) -> EventSource | None:
-        """Return the source to read next. None ends the run. A subclass may override only this method.
+        """Return the source to read next. None ends the run. A subclass may override this method.
 
         The background task calls it after the calls of an earlier run, and then after each source. An exception ends
         the run with an error event, and is raised to the consumer.
@@ -466,8 +466,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 class StreamRun:
     """Feeds the machine, runs the calls, and puts events into the buffer.
 
-    The consumer calls `open`. The task that drives the run calls the other methods. Tools call `send`, and the judge
-    calls `emit`, in other tasks.
+    The constructor of the stream calls `restore`, and the consumer calls `open`. The task that drives the run calls the
+    other methods. If that task never started, the consumer calls `close`. Tools call `send`, and the judge calls
+    `emit`, in other tasks.
     """
 
     def __init__(
@@ -499,10 +500,10 @@ class StreamRun:
         """The state of the run in its log, if this stream continues a run. None otherwise."""
         self.opening: list[UIEvent] = []
         """The first events of a run that continues. Other runs begin with `start`."""
-        self._lost_trace = ""  # the `traceparent` of the lost process whose run this run continues
+        self._lost_trace = ""  # the `traceparent` of the lost run that this run continues
 
     def open(self) -> AbstractContextManager[None]:
-        """Allow reading from the buffer, and emit the `start` event.
+        """Allow reading from the buffer, and emit the first events: `start`, or the events in `opening`.
 
         Returns a context manager. The caller starts the task of the run inside it.
         """
@@ -532,7 +533,7 @@ class StreamRun:
     def emit(self, events: Sequence[UIEvent]) -> bool:
         """Pass events through the stages to the buffer. Return True if the source must wait before the next batch.
 
-        An empty sequence releases the buffered events that a stage may now return.
+        If `events` is empty, the stages still return buffered events that are ready.
         """
         for stage in self._stages:
             events = stage.take(events)
@@ -594,7 +595,7 @@ class StreamRun:
     # These methods read source events and feed them to the machine.
 
     async def resume(self, tools: TaskGroup) -> None:
-        """Run the pending calls of the earlier run, if this run resumes a run."""
+        """Run the pending calls of the run that this run resumes, or the open calls of the lost run."""
         if self.machine.awaits_outcomes:
             await self._run_open_calls(tools)
             return
@@ -606,7 +607,7 @@ class StreamRun:
         await self._run_open_calls(tools)
 
     def restore(self, logged: LoggedRun, lost: LostRun) -> None:
-        """Continue a run from its log, with its calls in the ledger.
+        """Continue a lost run from its log, and from the outcomes that the ledger holds for its calls.
 
         If the turn of the open step is not complete, the caller must switch the model.
         """

@@ -76,8 +76,8 @@ export type Code =
 
 /** Token counts of one provider turn or of a run. A value is None if the provider does not report it.
  *
- * `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
- * provider. OpenRouter, for example, reports it in US dollars. */
+ * `input` includes tokens read from a cache or written to it. `output` includes reasoning. `cost` is the price in the
+ * currency of the provider. OpenRouter, for example, reports it in US dollars. */
 export interface Usage {
   input?: number | null;
   output?: number | null;
@@ -108,7 +108,7 @@ export interface StepStartEvent {
 
 /** A step has ended: the turn of the model is complete, and so is the execution of its calls.
  *
- * `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None. */
+ * `response_id` and `model` are the provider's id of the response and its name for the model. Each may be None. */
 export interface StepEndEvent {
   type: "step-end";
   step: number;

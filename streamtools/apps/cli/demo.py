@@ -1,7 +1,7 @@
 """The command `streamtools demo`. It plays recorded answers of a real model, without a network.
 
-The answers are read as in a backend, with the recorded chunks and times, and their calls run. The model's answers to
-the results are recorded in the folder `answers`.
+The answers are read as in a backend, with the recorded chunks and times, and their calls run. The folder `answers`
+holds the model's answers to the results. These play ten times faster, because they were recorded on a busy machine.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class HTTPClient(Protocol):
 class ModelRequest:
     """A request to a provider, with the format of its answer and the limits for sending it."""
 
-    url: str = field(repr=False)  # may contain a password or a key, like the headers
+    url: str = field(repr=False)  # the URL and the headers may contain a password or a key
     headers: Mapping[str, str] = field(repr=False)
     content: bytes = field(repr=False)
     format: str
@@ -183,7 +183,7 @@ class Attempt(NamedTuple):
     answer: ModelResponse | SourceError
     may_retry: bool = False
     retry_after: float | None = None
-    """The wait before another attempt that the provider requests, in seconds; None if it requests none."""
+    """The wait that the provider requests before another attempt, in seconds. None if it requests no wait."""
 
 
 @asynccontextmanager
@@ -346,7 +346,7 @@ def _is_encoded_as_accepted(headers: Mapping[str, str], sent: Mapping[str, str])
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that a provider requests, in seconds, or None if it requests none."""
+    """Return the wait that a provider requests, in seconds. Returns None if it requests no wait."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(ValueError):
             seconds = float(headers.get(name, "")) * unit
@@ -386,8 +386,8 @@ class HTTPModel(Checked, ABC):
     - `native_tool_calls` says whether the model makes native calls. The default is True if `base_url` belongs to a
       company whose models all make native calls. Otherwise the default is None, which means unknown.
     - `timeout` is a `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits.
-    - `retries` is the number of times that a failed request is sent again. After a byte of a successful answer has
-      arrived, the request is not sent again.
+    - `retries` is the maximum number of times that a failed request is sent again. After a byte of a successful answer
+      has arrived, the request is not sent again.
     - `send_reasoning` says which reasoning a request for chat completions includes: the reasoning of exchanges with
       calls (`"with_calls"`), of all exchanges (`"always"`), of the last exchange (`"since_user"`), or of none
       (`"never"`). An exchange is a user message and all messages up to the next user message.
@@ -430,9 +430,9 @@ class HTTPModel(Checked, ABC):
         prefill: str | None = None,
         **options: Any,
     ) -> None:
-        """Create a model. Raises ValueError for a value that is not allowed, and TypeError for a misspelled parameter.
+        """Create a model. Raises ValueError for a value that is not allowed, and TypeError for a wrong type.
 
-        Without the TypeError, a misspelled parameter would be sent to the provider as one of the `options`.
+        Also raises TypeError for a misspelled parameter, which would otherwise be sent to the provider as an option.
         """
         check_body_fields(type(self), options)
         check_kind("the name of the model", model, str)

@@ -7,7 +7,7 @@ The output type of an answer is added to a request in the provider's schema para
 accept a schema constrain the model's output to it. Only OpenAI accepts a schema and tools in one request, so other
 providers get a schema only in requests without tools. Anthropic's models must call a tool whose argument is the answer.
 The arguments of this call become the text of the answer. Anthropic does not allow forced tool calls while thinking is
-enabled, so the prompt then describes the type. The prompt also describes the type for all other models.
+enabled. In this case, and for all other models, the prompt describes the type.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", 
 """Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
 _FIELDS = ("temperature", "max_tokens", "max_completion_tokens")
-"""Body fields that most providers have. Servers ignore a misspelled one."""
+"""Body fields that most providers have. Servers ignore a misspelled field."""
 
 
 def check_body_fields(model: type, options: Iterable[str]) -> None:
-    """Raise TypeError if one of the `options` of a model is a misspelled parameter of its constructor, or of `_FIELDS`.
+    """Raise TypeError if one of the `options` is a misspelled constructor parameter or a misspelled name in `_FIELDS`.
 
     No provider has an option with a name similar to a parameter. Other options are fields of the request body.
     """
@@ -143,7 +143,7 @@ def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
 def add_options(
     body: Body, ask: Ask, options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> Body:
-    """Return `body` with `options`, and then the options of `ask`, merged into it under the provider's names.
+    """Return `body`, merged with `options` and then with the options of `ask`, under the provider's names.
 
     `names` maps accepted names to the provider's names. If `inside` is the name of an object, the options in `names`
     are moved into this object. If `names` contains `stop`, a single stop word becomes a list. All texts except the
@@ -180,7 +180,7 @@ def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, s
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:
-    """Return `body` with `options`, where later values replace earlier ones.
+    """Return `body` with the fields of `options`. Later values replace earlier values.
 
     Three values are special: an object is merged into an earlier object, `tools` are appended to earlier tools, and
     None removes the field.

@@ -5,8 +5,8 @@
         ...
 
 `OpenAIChat` works with every server that offers OpenAI's chat completions: vLLM, llama.cpp, SGLang, OpenRouter and
-others. Ollama offers chat completions and its native `/api/chat`. `OllamaChat` uses the native API, which also reports
-thoughts, the time to load the model, and the context size.
+others. Ollama offers chat completions and its native `/api/chat`. `OllamaChat` uses the native API, which also accepts
+the context size (`num_ctx`).
 
 Models of Amazon Bedrock are called through its Converse API, with an API key or with AWS credentials. With an API key,
 no other package is required. Without an API key, botocore (the extra `bedrock`) signs each request. botocore finds AWS
@@ -125,7 +125,7 @@ class OpenAIResponses(HTTPModel):
         return add_options(body, ask, self.options, names=_RESPONSES)
 
     def stored(self, response_id: str) -> AbstractAsyncContextManager[Source]:
-        """Return a context manager like `stream`, which reads a stored response from its beginning."""
+        """Return a context manager, as `stream` does. It reads a stored response from its beginning."""
         path, _, query = self.url.partition("?")
         url = f"{path}/{quote(response_id, safe='')}?stream=true{query and '&'}{query}"
         request = ModelRequest(url, self._headers(), b"", self.source, self._timeouts, self._retries, "GET")
@@ -157,7 +157,7 @@ class AnthropicMessages(HTTPModel):
         if _is_in_future(container.get("expires_at")) and isinstance(container.get("id"), str):
             body["container"] = container["id"]
         body = add_options(add_tools(body, ask, "anthropic", write_choice), ask, self.options, names=_ANTHROPIC)
-        body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # required even if an option of None has removed it
+        body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # required, also if `max_tokens=None` removed it
         return body
 
 
@@ -230,7 +230,10 @@ class GeminiInteractions(HTTPModel):
 
 
 def _with_chosen_tools(ask: Ask) -> Ask:
-    """Return the request with only the tool that its tool choice names, for providers whose choice cannot name it."""
+    """If the tool choice names a tool, return the request with only that tool. Otherwise return an equal request.
+
+    This is for APIs in which `tool_choice` cannot name a tool.
+    """
     return replace(ask, tools=tuple(tool for tool in ask.tools if ask.tool_choice.name in (None, tool.name)))
 
 
@@ -342,7 +345,7 @@ class BedrockConverse(HTTPModel):
         native_tool_calls: bool | None = None,
         **other_parameters: Any,
     ) -> None:
-        """Raise ValueError if neither a region nor `base_url` is known, and the errors of `HTTPModel`."""
+        """Raise ValueError if neither a region nor `base_url` is known. Also raises the errors of `HTTPModel`."""
         arn_region = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
         default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         self._region = region or arn_region or default_region or ""
@@ -386,7 +389,7 @@ class BedrockConverse(HTTPModel):
         return f"/model/{quote(self.name, safe='')}/converse-stream"
 
     def _sign(self, request: ModelRequest) -> Mapping[str, str]:
-        """Return the headers of a request with its signature. May request credentials from a server."""
+        """Return the headers of a request, with the signature. May request credentials from a server."""
         try:
             from botocore.auth import SigV4Auth
             from botocore.awsrequest import AWSRequest

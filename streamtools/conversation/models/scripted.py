@@ -31,12 +31,12 @@ _ENDS = (ProviderCompleted, ChainCompleted, SourceError, BaseException)
 class ScriptedModel:
     """A model that returns the given `answers` in order, and records the requests in `asks`.
 
-    An answer without bytes ends with a `ProviderCompleted` event, which is added if no other event or exception ends
-    it. Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source converts an
+    If an answer contains no bytes, and no event or exception ends it, a `ProviderCompleted` event is added. Bytes are
+    read by the adapter named `format`, or by the adapter that recognizes them. The source converts an
     exception to an error event, like an exception of the network. `delay` is the number of seconds before each delta.
     `options` are fields of the body.
 
-    Raises TypeError for an answer of another type, and for a misspelled parameter, and ValueError for a wrong `delay`.
+    Raises TypeError for an answer of another type or a misspelled parameter, and ValueError for a wrong `delay`.
 
     >>> model = ScriptedModel(["Hello!"])
     >>> model.asks
