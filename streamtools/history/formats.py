@@ -87,7 +87,7 @@ def read_messages(
 
 
 def _front_end_reader(message: Mapping[str, Any] | Message) -> _Read | None:
-    """Return the function that reads a message of a front end, or None if it is not from a front end."""
+    """Return the function that reads a message of a front end. Returns None for any other message."""
     if not isinstance(message, OBJECT):
         return None
     return ui.read if ui.is_message(message) else ag_ui.read if ag_ui.is_message(message) else None
@@ -95,7 +95,7 @@ def _front_end_reader(message: Mapping[str, Any] | Message) -> _Read | None:
 
 def _read(message: Mapping[str, Any] | Message, read_from_front_end: _Read | None, reader: HistoryReader) -> None:
     if isinstance(message, OBJECT):
-        if read_from_front_end is not ag_ui.read:  # it has other keys, which it checks
+        if read_from_front_end is not ag_ui.read:  # messages of AG-UI have other keys; `ag_ui.read` checks them
             refuse_misspelled_keys(message)
         (read_from_front_end or _read_object)(message, reader)
     elif isinstance(message, System | User):

@@ -345,8 +345,8 @@ class OpenCall:
         """Append the end of the call, and before it U+FFFD if half of a surrogate pair is buffered.
 
         The field `given` is ignored if arguments arrived in pieces. `repeat` receives the arguments, or {} if deltas
-        have reported them. It returns the value of the field `own`. If the other arguments are invalid, `repeat` is not
-        called.
+        have reported them. It returns the value of the field `own`. `repeat` is not called if it would receive invalid
+        arguments.
         """
         self.add(self.pair_joiner.close(), events, limits.call)
         given = ("".join(self.pieces) or None) if self.length else self.given

@@ -42,7 +42,7 @@ log = Logger(__name__)
 MAX_BODY = 1024 * 1024
 """The maximum number of bytes that are read from the body of an error response.
 
-Some providers put the whole text of the model into it, if they could not parse a call in that text.
+If some providers cannot parse a call in the text of the model, they put the whole text into this body.
 """
 
 _MAX_HEAD = 64 * 1024  # the maximum number of bytes of white space before the first byte of a response
@@ -116,9 +116,9 @@ class Transport:
             raise StopAsyncIteration from None
 
     async def refusal(self) -> SourceError | None:
-        """Return an error if the response is an HTTP error or one JSON document. Returns None for a stream.
+        """Return an error if the response is an HTTP error, or is declared and begins as one JSON document.
 
-        After that, all bytes of a stream can still be read.
+        Returns None for a stream. After that, all bytes of the stream can still be read.
         """
         if not self._in_bytes:
             return None
