@@ -438,11 +438,11 @@ class SQLiteLedger(SQLLedger):
 class MemoryLedger(SQLiteLedger):
     """A call ledger in the memory of this process.
 
-    It holds at most `size` calls in total. When space is needed, the oldest entries are deleted. Running calls and
-    abandoned calls are not deleted for this, nor ended calls that a suspension may still name. An approver may send a
-    decision about such an ended call twice, and the second decision must find the entry. At most `per_owner` of these
-    calls belong to one owner, a user of the application. If these calls reach one of the limits, the ledger refuses new
-    calls. If about `size` waiting runs are stored, the oldest are deleted.
+    It holds at most `size` calls in total. When space is needed, the oldest entries are deleted, except kept calls.
+    Kept calls are running calls, abandoned calls, and ended calls that a suspension may still name. An approver may
+    send a decision about such an ended call twice, and the second decision must find the entry. At most `per_owner` of
+    the kept calls belong to one owner, a user of the application. If kept calls reach one of these limits, the ledger
+    refuses new calls. If about `size` waiting runs are stored, the oldest are deleted.
 
     `keep` is the time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
     """

@@ -107,8 +107,8 @@ class Tag:
 class NearMiss:
     """A faulty form of an opener: text that looks like a call but is not. It is kept as text, with a warning.
 
-    `message` is the text of the warning. The text is a near miss as soon as all `parts` match. To keep the search in
-    prose fast, a near miss should begin with the first character of an opener, or have `where="line_start"`.
+    `message` is the text of the warning. Text that matches all `parts` is a near miss. To keep the search in prose
+    fast, a near miss should begin with the first character of an opener, or have `where="line_start"`.
     """
 
     parts: tuple[Part, ...]
