@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakValueDictionary
@@ -122,6 +123,7 @@ class Runs(Checked, AsyncOnly):
         self._runs: dict[str, Run] = {}  # by log key: the running and the kept runs, in the order of their start
         self._running: dict[str, Run] = {}  # by log key: the runs that have not ended
         self._kept: dict[str, float] = {}  # by log key: the time until which an ended run is kept, in the order of ends
+        self._expiring: list[tuple[float, str]] = []  # a heap of times and log keys from `_kept`, some of them outdated
         self._stack = AsyncExitStack()
         self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
@@ -509,7 +511,10 @@ class Runs(Checked, AsyncOnly):
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:
-        self._kept[run.journal.key] = self._clock() + seconds
+        self._kept[run.journal.key] = until = self._clock() + seconds
+        heappush(self._expiring, (until, run.journal.key))
+        if len(self._expiring) > 2 * len(self._kept) + 100:  # most are outdated
+            self._expiring = sorted((until, key) for key, until in self._kept.items())
 
     def _runs_of(self, owner: str) -> Sequence[Run]:
         """Return the runs of a user in this process, the newest first."""
@@ -518,8 +523,10 @@ class Runs(Checked, AsyncOnly):
 
     def _forget_expired(self) -> None:
         now = self._clock()
-        for key in [key for key, until in self._kept.items() if until <= now]:
-            self._forget(key)
+        while self._expiring and self._expiring[0][0] <= now:
+            until, key = heappop(self._expiring)
+            if self._kept.get(key) == until:
+                self._forget(key)
         while len(self._kept) > self._max_kept:
             self._forget(next(iter(self._kept)))
 

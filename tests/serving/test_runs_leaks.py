@@ -129,3 +129,4 @@ async def test_forgotten_runs_cost_nothing() -> None:
             run = await runs.start(giving(*events), owner="ann")
             await run.wait()
         assert_flat(before, count())
+        assert len(runs._expiring) < 200
