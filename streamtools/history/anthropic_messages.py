@@ -93,7 +93,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _without_open_server_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Remove calls of Anthropic's server tools that have no result because their turn was interrupted.
+    """Remove calls of Anthropic's server tools if they have no result, because their turn was interrupted.
 
     If the last message is the assistant's, its calls are kept, because the turn may continue. A code execution call is
     also kept if its program made another call and waits for the result.

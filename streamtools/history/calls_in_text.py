@@ -35,8 +35,8 @@ def calls_as_text(
     """Return the history with native calls as text, for a request without tools.
 
     Calls are written in the form of `dialect`. Their results are marked, so that `results_as_text` writes them in the
-    same form. If `dialect` is None, a call becomes the line `(called NAME with ARGUMENTS)`. Text in names and arguments
-    that one of the `reserved` dialects would parse is neutralized.
+    same form. If `dialect` is None, a call becomes the line `(called NAME with ARGUMENTS)`. In names and arguments,
+    text that one of the `reserved` dialects would parse is neutralized.
     """
     written: list[Message] = []
     for message in history:
@@ -101,7 +101,7 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
 
 
 def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
-    """Neutralize the text in the model's turns that looks like a call, if the history contains native calls.
+    """In turns of the model, neutralize text that looks like a call, if the history contains native calls.
 
     Returns the history. If a model makes native calls, text that looks like a call is a quotation. The text of the next
     model is parsed with `dialects`, and a repeated quotation must not become a call. A turn is not changed if it has

@@ -33,7 +33,7 @@ _TEXTS = ("text", "output_text", "refusal")  # types of parts that hold text
 _CHUNKS = (
     "reference", "tool_reference", "image_url", "document_url", "input_audio", "file", "resource", "resource_link",
 )  # fmt: skip
-"""Types of parts in assistant content that are neither text nor reasoning. Most of them are used by Mistral."""
+"""In assistant content, the types of parts that are neither text nor reasoning. Mistral uses most of them."""
 _IMAGE_PREFIXES = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # start of the Base64 data of each image type
 _USER_PARTS = ("text", "image_url", "input_audio", "file")
 _PART_MEMBERS = ("type", "cache_control", "prompt_cache_breakpoint")  # fields of a user part that are sent
@@ -108,7 +108,7 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result in a tool message.
 
     A result of an older version of Ollama has no call id, only the name of its tool. Such a result belongs to the first
-    call of that tool that has no result.
+    unanswered call of that tool.
     """
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))

@@ -196,7 +196,7 @@ def write_messages(
     - `send_reasoning` applies to chat completions. It selects the turns whose reasoning is sent back; see
       `SendReasoning`. `reasoning_field` is the field for the reasoning if no turn of the history has such a field.
     - The results of calls in text become one user message per turn, with one block per call. Each block has the form of
-      the call's dialect, if `dialects` contains it. Text in a block that looks like a call is neutralized: changed so
+      the call's dialect, if `dialects` contains it. In a block, text that looks like a call is neutralized: changed so
       that it is not parsed as a call. If `dialects` are given, the results of native calls are also neutralized. The
       next user message is appended to the results.
     - `unanswered` says how calls without a result are handled; see `Unanswered`. A call in text is also answered if a

@@ -27,7 +27,7 @@ IN_HISTORY = frozenset({
     "response_id",  # the provider's name of a response; it is not in the prompt
     "signature",  # made by the provider; the provider refuses any other signature
 })  # fmt: skip
-"""The fields of messages that are exempt.
+"""The exempt fields of messages.
 
 These texts are also exempt:
 
@@ -46,7 +46,7 @@ IN_BODY = frozenset({
     "stop", "stop_sequences", "stopSequences", "bad_words", "logit_bias",
     "grammar", "guided_grammar", "guided_regex", "guided_choice", "regex", "ebnf", "structural_tag",
 })  # fmt: skip
-"""The fields of a body, and of the options in it, that are exempt."""
+"""The exempt fields of a body, and of the options in it."""
 
 IN_SCHEMA = frozenset({
     "enum", "const", "pattern",  # the answer must match them, and the client compares the answer with them

@@ -26,7 +26,7 @@ class ToolError(StreamToolsError):
 
 
 class ToolResult(CheckedStruct, frozen=True, kw_only=True):
-    """A return value of a tool that has different results for the model and the interface.
+    """A return value of a tool, with different results for the model and the interface.
 
     `model` is the result for the model, and `ui` the result for the interface. If only one is set, both get it. With
     `stop=True`, the run ends after the running tools have finished. Calls that have not started when the tool returns

@@ -62,8 +62,7 @@ _ERROR_LENGTH = 1000  # an error text of up to this length is sent to the model 
 class Execution:
     """The state of one call while it runs.
 
-    `limit` is the maximum number of characters of a result that the model gets; None means no limit. `clock` returns a
-    time in seconds.
+    The model gets at most `limit` characters of a result; None means no limit. `clock` returns a time in seconds.
     """
 
     call: ToolCall
@@ -136,7 +135,7 @@ class Execution:
 
 
 RESULT_LIMIT = 100_000
-"""The default limit for the characters of one result that the model gets."""
+"""The default limit for the characters that the model gets of one result."""
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers one event. An exception means that the event was not delivered."""

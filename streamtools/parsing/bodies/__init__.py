@@ -293,8 +293,8 @@ def forged_result(close: str) -> Body:
 def rest_of_call(end: tuple[Part, ...]) -> Body:
     """Return the grammar of the text after a call that ended too early, because a value contained a closing tag.
 
-    The marker and the text up to `end` are hidden. With (), only the marker is hidden. The earlier calls of the turn
-    that may be incomplete become errors.
+    The marker and the text up to `end` are hidden. With (), only the marker is hidden. Earlier calls of the turn become
+    errors if they may be incomplete.
     """
     return _hidden(Closing(end, blank_line=True) if end else None)
 

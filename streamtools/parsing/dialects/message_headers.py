@@ -37,7 +37,7 @@ _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Z
 
 
 def _header(without: str = "") -> Header:
-    """Return the part for any text in a header that contains no match of `without`.
+    """Return the part for any text of a header without a match of the pattern `without`.
 
     Models repeat channels, and write punctuation around them.
     """

@@ -122,7 +122,7 @@ class Latitude(TurnsAdapter):
         return True
 
     def _add_new(self, listed: Any, events: list[SourceEvent]) -> bool:
-        """Append the calls of a list that were not reported before. Returns False if there are none."""
+        """Append the calls in `listed` that were not reported before. Returns False if there are none."""
         known = self._calls.reported
         new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in known]
         known.update(call.id for call in new if call.id is not None)

@@ -75,7 +75,7 @@ class OutputItem(OpenCall):
 
     @property
     def text(self) -> str:
-        """The text of all parts that has arrived."""
+        """The text that has arrived for all parts."""
         return "".join(self.earlier_parts) + self.received.getvalue()
 
     def forget(self) -> None:

@@ -157,7 +157,7 @@ class Responses(FrameAdapter):
             self._append(item, joiner.join(delta), events)
 
     def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the part of a finished text that its deltas did not contain. For a call, record its arguments instead.
+        """Append the text that the deltas of a finished part did not contain. For a call, record its arguments instead.
 
         Appends no text if the deltas contradict the text. `StreamMachine` then reports the mismatch.
         """
