@@ -1,8 +1,9 @@
 """Defines error codes, and the exceptions that a caller may catch.
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
-text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. These exceptions
-also report a limit, a shutdown, an incomplete recording, and a failed tool that the caller ran by name.
+text. An error of the *caller* raises one of these exceptions, ValueError or TypeError. The message names the wrong
+value. These exceptions also report a limit, a shutdown, an incomplete recording, and a failed tool that the caller ran
+by name.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Code(StrEnum):
     MISSING_TOOL_NAME = "missing_tool_name"
     """The call does not name a tool."""
     INVALID_ARGUMENTS = "invalid_arguments"
-    """The arguments are not a JSON object or a string that contains one, or an argument cannot be read."""
+    """The arguments are neither a JSON object nor a string that contains one, or an argument cannot be read."""
     CONFLICTING_FIELDS = "conflicting_fields"
     """Two spellings of the same field, such as `name` and `tool`, have different values."""
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
@@ -43,7 +44,7 @@ class Code(StrEnum):
     TOO_MANY_CALLS = "too_many_calls"
     """The turn holds more calls than `Limits.calls`."""
     DUPLICATE_KEY = "duplicate_key"
-    """An object has the same key twice. Parsers disagree about its value."""
+    """An object has the same key twice. Parsers disagree about the value of this key."""
     NOT_A_NUMBER = "not_a_number"
     """`NaN`, `Infinity`, or a number that overflows to infinity. None of them can be written as JSON."""
     NUMBER_TOO_LONG = "number_too_long"
@@ -70,7 +71,7 @@ class Code(StrEnum):
     """The tool may have started earlier, and its outcome is unknown, for example because its process ended. The call is
     not run again."""
     TOOL_CANCELLED = "tool_cancelled"
-    """The run was cancelled while the tool was running, or its process ended before the tool started."""
+    """The run was cancelled while the tool was running, or the process of the run ended before the tool started."""
     TOOL_OUTPUT = "tool_output"
     """The result of the tool cannot be serialized as JSON."""
 
@@ -90,7 +91,7 @@ class Code(StrEnum):
     CALL_IN_REASONING = "call_in_reasoning"
     """The reasoning contains a call, which does not run."""
     TEXT_MISMATCH = "text_mismatch"
-    """The whole text that the provider sent at the end differs from its deltas. The text of the deltas is kept."""
+    """The whole text that the provider sent at the end differs from the deltas. The text of the deltas is kept."""
     HIDDEN_AFTER_CALL = "hidden_after_call"
     """Text after a call was hidden by `after_call="hide"`."""
     MISSING_CLOSE = "missing_close"
@@ -101,7 +102,7 @@ class Code(StrEnum):
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
-    """The final arguments of a native call differ from its deltas. The final arguments are used."""
+    """The final arguments of a native call differ from the deltas. The final arguments are used."""
     INVALID_OUTPUT = "invalid_output"
     """The answer is not a valid `output`. Its text remains visible."""
     FAILED_OVER = "failed_over"
@@ -109,8 +110,8 @@ class Code(StrEnum):
     OWNER_LOST = "owner_lost"
     """The process of the run has crashed or closed. Another process continues the run."""
     SALVAGED = "salvaged"
-    """The provider could not parse a call, but its error contains the model's text, and the call was found there. It
-    runs if its dialect is enabled. Otherwise, the model is requested to send it again."""
+    """The provider could not parse a call, but its error contains the model's text, and the call was found there. The
+    call runs if its dialect is enabled. Otherwise, the model is requested to send the call again."""
     EMULATED = "emulated"
     """The model cannot make native calls. A separate request let it decide which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"
@@ -237,7 +238,7 @@ def check_methods(name: str, given: object, example: str, *methods: str, optiona
 
 
 def has_methods(value: object, *names: str) -> bool:
-    """Return whether `value` is an object with these methods. A class is not."""
+    """Return whether `value` is an object with these methods. Returns False for a class."""
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
@@ -322,7 +323,7 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
 
 @cache  # reading a signature takes as long as parsing a small call
 def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, list[str], bool]:
-    """Return the names of the positional parameters, the names of all, and whether the function accepts any name.
+    """Return the names of the positional parameters and of all parameters, and whether the function accepts any name.
 
     The first value is None if the function accepts any number of positional values.
     """
@@ -405,7 +406,7 @@ class UnreadableSource(StreamToolsError, TypeError):
 class DecisionRefused(StreamToolsError, ValueError):
     """A decision about a call is refused. Possible reasons:
 
-    - The call does not wait for a decision, or for one of this kind.
+    - The call does not wait for a decision, or it waits for another kind of decision.
     - An earlier decision about the call differs.
     - The question has expired.
     - The decision was made for a call with other content.

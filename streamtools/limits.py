@@ -25,8 +25,8 @@ class Limits(CheckedStruct, frozen=True, kw_only=True):
     """Maximum number of bytes of one SSE event or NDJSON line. It is large because Latitude repeats the whole
     conversation in each event."""
     text: int = 16 * 1024 * 1024
-    """Maximum number of characters of one turn that are stored for comparison with the whole text that the provider
-    sends at the end."""
+    """Maximum number of stored characters of one turn. They are compared with the whole text if the provider sends it
+    at the end."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -36,7 +36,7 @@ class Limits(CheckedStruct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 TOOL_NAME = 64
-"""The maximum length of a tool name, in characters, that OpenAI and Anthropic both accept.
+"""The maximum length in characters of a tool name that OpenAI and Anthropic both accept.
 
 Longer names that a model writes are still read: up to 96 characters in markers, 128 in grammars, and 256 in JSON. The
 model then receives an error that lists the existing tools.

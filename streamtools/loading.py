@@ -17,7 +17,7 @@ _ROOT = "streamtools"
 
 
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package, which import names on first use.
+    """Return functions `__getattr__` and `__dir__` that import the names of a package on first use.
 
     `homes` maps each such name to its module, relative to the package. If a name equals its module, it stands for the
     module itself. The error message for an unknown name shows how to import the name, or a similar name, from another
@@ -64,7 +64,7 @@ sys.meta_path.append(_ImportAdvice)
 def _import_of(name: str, package: str) -> str | None:
     """Return the statement that imports a public name, or the most similar public name. None if no name is similar.
 
-    If several modules have the name, `package` is preferred. It reads the source files, because importing all modules
+    If several modules have the name, `package` is preferred. The source files are read, because importing all modules
     takes long.
     """
     homes = {"models": f"{_ROOT}.conversation"}

@@ -3,7 +3,7 @@
 When a run starts, it obtains an `ObservedRun` from the installed observer. The run reports its progress to this object:
 a request starts, its first bytes arrive, a tool runs, or a batch of events was delivered. Single deltas are not
 reported. `streamtools.telemetry.instrument` installs one observer for the whole process. This module does not import
-it, so that telemetry is optional.
+`streamtools.telemetry`, so that telemetry is optional.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Redactor(Protocol):
 class ObservedRun(Protocol):
     """One observed run.
 
-    Its methods are called in the task of the run. Only `tool_runs` is called in the task of the call.
+    `tool_runs` is called in the task of the call, and the other methods in the task of the run.
     """
 
     trace: str
@@ -91,7 +91,7 @@ class Observer(Protocol):
     def begin(self, run_id: str, machine: Redactor, resumed: str) -> ObservedRun:
         """Return the observed run for a run that starts.
 
-        `resumed` is the `trace` of the earlier run that it resumes, or empty.
+        `resumed` is the `trace` of the earlier run that this run resumes, or empty.
         """
 
     def report(self, name: str, value: float) -> None:

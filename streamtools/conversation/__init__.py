@@ -39,4 +39,4 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {})  # says where a missing name is
+    __getattr__, __dir__ = load_later(__name__, {})  # its error says which module has a missing name

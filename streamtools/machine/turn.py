@@ -175,7 +175,7 @@ class Turn:
         return _events_of(events, {call.id for call in parser.calls})
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add the calls that `find_calls` has found as native calls. A call that the provider also sent is skipped.
+        """Add native calls for the calls that `find_calls` found. A call that the provider also sent is skipped.
 
         A call in a dialect that is not enabled may be a quotation that was not neutralized. Such a call becomes an
         error, which tells the model that the call was not run.
@@ -201,7 +201,7 @@ class Turn:
         return events
 
     def choose_calls(self, *, self_contained: bool) -> ChosenCalls:
-        """Choose the calls of the turn that are used, and reject the others.
+        """Choose which calls of the turn are used, and reject the others.
 
             native_tool_calls  calls in the turn                   calls that are used
             True, None         native, with or without text        the native calls
@@ -280,7 +280,7 @@ class Turn:
         return self._output.add_to(events) if self._output is not None else events
 
     def _replay(self, written: str, calls: Sequence[ToolCall]) -> str:
-        """Make a new parser for the rest of the turn, and feed it the text `written`. Its events are dropped.
+        """Make a new parser for the rest of the turn, and feed it the text `written`. The parser's events are dropped.
 
         `calls` are the complete calls in the text. Returns the text, neutralized if it looks like other calls.
         """

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {})  # an error for a missing name says where it is
+    __getattr__, __dir__ = load_later(__name__, {})  # its error says which module has a missing name
 
 native = NativeEncoder
 ai_sdk = AISDKEncoder

@@ -52,8 +52,8 @@ class AISDKEncoder(FrontEndEncoder):
     is from the assistant, pass its id, because the answer continues that message. Otherwise pass a new id, such as the
     id of the run.
 
-    `metadata` is sent as metadata of the message, for example the name of the model. The field
-    `usage` is added to it when the model reports the tokens of the run.
+    `metadata` is sent as metadata of the message, for example the name of the model. When the model reports the tokens
+    of the run, the field `usage` is added to the metadata.
 
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.

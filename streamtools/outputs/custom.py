@@ -27,8 +27,8 @@ class CustomEncoder(NativeEncoder):
     raised in the server. A websocket is closed with 1011 instead.
 
     With `resumable=False`, a client that reconnects to a run gets all messages from the start. This is necessary if
-    `function` keeps state. Each response then needs a new `function`. For this, pass a function as `format` that
-    returns a new encoder with a new `function`.
+    `function` keeps state. Each response then needs a new `function`. For this, let `format` be a function that returns
+    a new encoder with a new `function`.
 
     Calling an encoder returns a new encoder for another response, with the same `function`. Raises ValueError for an
     unknown `framing`, and TypeError if `function` is not callable.
@@ -66,7 +66,7 @@ class CustomEncoder(NativeEncoder):
         return (b"id: %d\n" % event.seq if event.seq else b"") + encode_json({**message})
 
     def close(self) -> bytes:
-        """Return the messages for an `error` and for `done`, which end the body. Return `b""` if it has ended."""
+        """Return the messages for an `error` and for `done`, which end the body. After the end, return `b""`."""
         if self._ended:
             return b""
         error = Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")

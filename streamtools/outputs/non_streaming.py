@@ -26,7 +26,10 @@ _BAD_GATEWAY = 502
 
 
 def error_body(format: str, status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
-    """Return an error body of Anthropic's API (`format` "anthropic") or OpenAI's, which also has `param` and `code`."""
+    """Return an error body of Anthropic's API if `format` is "anthropic", otherwise of OpenAI's API.
+
+    Only OpenAI's body has `param` and `code`.
+    """
     if format == "anthropic":
         kind = _ANTHROPIC_ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
         return to_json({"type": "error", "error": {"type": kind, "message": message}})

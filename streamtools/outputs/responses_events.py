@@ -83,7 +83,7 @@ class ResponsesEncoder(CompletionEncoder):
         return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json(data))
 
     def _add_item(self, prefix: str, type: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """Add an item to the response. Returns it, and the bytes of its start."""
+        """Add an item to the response. Returns the item and the bytes of its start."""
         written = self._begin() + self._close_item()
         index = len(self._response["output"])
         item = {"id": f"{prefix}_{self._token}_{index}", "type": type, "status": "in_progress", **fields}

@@ -188,7 +188,10 @@ class SharedFrames:
         self._last: dict[tuple[bool, frozenset[str], bool], tuple[Sequence[UIEvent], bytes]] = {}
 
     def encode(self, encoder: Encoder, events: Sequence[UIEvent], *, joins: bool = False) -> bytes:
-        """Return the bytes that `encoder` writes for `events`, which must not be empty. `joins` is as in `encode`."""
+        """Return the bytes that `encoder` writes for `events`, which must not be empty.
+
+        `joins` has the same meaning as in the function `encode` of this module.
+        """
         if type(encoder) is not NativeEncoder:
             return encode(encoder, events, joins=joins)
         key = encoder.is_sse, encoder.excluded, joins

@@ -5,8 +5,8 @@ of server-sent events or of Ollama's JSON lines. A raw capture does not store th
 or how the response ended. It is replayed in blocks at time 0, and ends normally.
 
 Every problem with a file raises `RecordingError`, whose message names the file and the line. The last line of an
-exchange is the end line, which says how the response ended. Without it, reading raises the error after the last chunk,
-because a test that replays half of a stream may pass without testing the rest.
+exchange is the end line, which says how the response ended. If this line is missing, reading raises `RecordingError`
+after the last chunk, because a test that replays half of a stream may pass without testing the rest.
 
 A recording is written while the stream is read. Each line of the file is written without buffering. If the process is
 killed, the recording holds the chunks until then, but no end line. A chunk that ends inside a line of the stream waits
@@ -372,7 +372,7 @@ RecordingTarget: TypeAlias = str | os.PathLike[str] | BinaryIO
 
 
 def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open an empty file for writing that only the current user can read. Raises OSError.
+    """Open an empty file for writing, with permissions for the current user only. Raises OSError.
 
     The permissions of an existing file are restricted before it is emptied. If the file belongs to another user, this
     function raises and does not change the file. A symbolic link is followed.

@@ -284,8 +284,8 @@ class ExchangeRecorder:
     def end(self, error: BaseException | None) -> None:
         """Write the end line. Further calls do nothing.
 
-        `error` is the exception of the last read. None means that the client closed the response, which is recorded as
-        `left`, like a cancellation.
+        `error` is the exception of the last read. None means that the client closed the response. This is recorded as
+        `left`, and so is a cancellation.
         """
         kind: EndKind = "left"
         if isinstance(error, StopIteration | StopAsyncIteration):
@@ -416,7 +416,7 @@ def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 def library_of(value: object) -> Any:
-    """Return the module httpx or httpx2, to whose classes `value` belongs. Returns None for any other object."""
+    """Return the module (httpx or httpx2) that defines the class of `value`. Returns None for any other object."""
     modules = (sys.modules.get(kind.__module__.partition(".")[0]) for kind in type(value).__mro__)
     return next((module for module in modules if hasattr(module, "AsyncByteStream")), None)
 
@@ -477,10 +477,10 @@ class RecordingTransport(ClientTransport):
 
 
 class ReplayTransport(ClientTransport):
-    """Answers each request with the first recorded exchange that matches it and has not been played.
+    """Answers each request with the first unplayed exchange that matches the request.
 
-    `path` is a recording with one or more exchanges, or a raw capture. `match` is a list of the fields "method", "url"
-    and "body" that must be equal. It may also be a function `(sent, recorded) -> bool` of two requests. If a body was
+    `path` is a recording with one or more exchanges, or a raw capture. `match` lists the fields that must be equal,
+    from "method", "url" and "body". It may also be a function `(sent, recorded) -> bool` of two requests. If a body was
     not recorded, its size is compared. An exchange without a recorded request matches any request. `redact` holds the
     secrets that were passed to the recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`,
     the matching exchange that was played last is played again if no new exchange matches.
@@ -493,8 +493,8 @@ class ReplayTransport(ClientTransport):
     `options` are the options of `Playback` and apply to every exchange. `read_timeout` defaults to the read timeout of
     the request.
 
-    HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test, which raises them
-    again. Raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
+    HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises them
+    again. The constructor raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
     """
 
     def __init__(

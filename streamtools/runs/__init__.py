@@ -6,8 +6,8 @@
             async for event in events:
                 ...
 
-A run writes its events into a log. A reader attaches to the run, reads the log from any position, and detaches. It does
-not affect the run, whether it reads fast or slowly. `Run.stop` ends the run for all of its readers.
+A run writes its events into a log. A reader attaches to the run, reads the log from any position, and detaches. A slow
+reader does not slow down the run. `Run.stop` ends the run for all of its readers.
 """
 
 from __future__ import annotations

@@ -86,9 +86,8 @@ class EventReader:
 
     `leave` records that the client has left before the end of the response. A stream is then closed. A run is stopped
     only if `on_disconnect` is `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an
-    iterable is stopped before `done`, the last event is `done(cancelled)`. While `read` has a stream open, it is
-    shielded from cancellation of the connection, so that it can close the stream. The provider charges for an open
-    stream.
+    iterable is stopped before `done`, the last event is `done(cancelled)`. While a stream is open, `read` is shielded
+    from cancellation of the connection, so that it can close the stream. The provider charges for an open stream.
 
     `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
     `on_disconnect` is `"detach"` for a run and `"stop"` for a stream. Invalid values raise ValueError or TypeError.
@@ -168,11 +167,11 @@ class EventReader:
             await self.close()
 
     async def read(self, sink: EventSink, writer: ResponseWriter | None = None) -> None:
-        """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions.
+        """Open the run or the stream, pass all of its events to `sink`, and close it. Raises the stream's exceptions.
 
         If the sink has begun a response, the response is finished before an exception is raised. The response also ends
-        if the run was deleted meanwhile. It then has no `done`, so the client reconnects. If the sink sends through
-        `writer`, pass it, because its `max_rate` limits how often deltas are sent.
+        if the run was deleted meanwhile. It then has no `done`, so the client reconnects. If the sink sends through a
+        `ResponseWriter`, pass this as `writer`. Its `max_rate` limits how often deltas are sent.
         """
         self._sink = PacedSink(sink, writer) if writer is not None and writer.has_slots else sink
         try:

@@ -69,8 +69,8 @@ class EventStreamResponse(Checked, Response):
     - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
     - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
-    - `max_rate`: at most that many messages per second contain only text, reasoning or arguments (None: no limit). What
-      arrives in between is joined. Other events are never delayed, and take the waiting text along.
+    - `max_rate`: at most that many messages per second contain only text, reasoning or arguments (None: no limit).
+      Deltas that arrive in between are joined. Other events are not delayed, and are sent with the waiting deltas.
     - `headers` are added to the headers of the format, and replace headers with the same name.
     - `shutdown`: when it begins, the response may finish during the drain, and is stopped after it. If it has begun
       before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.

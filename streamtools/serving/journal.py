@@ -44,7 +44,7 @@ class Journal:
         """Set when the log has an event of the run and can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
         self.driven: DrivenRun | None = None
-        """The state of the run with which `tools/ledger.py` runs each call at most once.
+        """The state that `tools/ledger.py` needs to run each call of the run at most once.
 
         None if no other process may take the run over.
         """

@@ -177,7 +177,7 @@ class LeasedRun:
             self._written_size -= len(self._written.popleft()[2])
 
     def rewind(self, last: int, epoch: int) -> None:
-        """Make the events after `last`, which the server has lost, pending again, under the new `epoch`."""
+        """Make the events after `last` pending again, under the new `epoch`. The server has lost these events."""
         self.ended_at = None
         events = [*((seq, data) for _, seq, data in self._written), *self._pending]
         self._written.clear()

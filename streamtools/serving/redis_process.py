@@ -74,7 +74,7 @@ class RedisProcess:
         self.leased: dict[str, LeasedRun] = {}
         """Maps the key of a run to its state, for each run that this process drives."""
         self.readers = WeakKeyDictionary[Run, set[int]]()
-        """The readers in this process of each run that another process drives."""
+        """Maps each run that another process drives to its readers in this process."""
         self._settings = server.settings
         self._tasks = tasks
         self._on_expired = on_expired

@@ -182,7 +182,8 @@ return 'started'
 """Stores a new run with the token and the lease of the process that drives it.
 
 Returns one of four words. `started`: the run is stored with this token. `exists`: the run exists with another token.
-`gone`: the run that it continues is not kept any more. `full`: the user has the maximum number of running runs.
+`gone`: the run that the new run continues is not kept any more. `full`: the user has the maximum number of running
+runs.
 
 `KEYS`: `Keys.changed_by`. `ARGV`: token, lease in milliseconds, key of the run, run id, maximum number of running runs
 of the user (0: unlimited), conversation or `''`, and further field names of meta, each followed by its value.
@@ -321,10 +322,10 @@ return {epoch, last, redis.call('HINCRBY', meta, 'crashes', crashed), silence, c
 )
 """Claims a run: either a run that is lost or handed over, or a run that the calling process already drives.
 
-Returns five integers: the new epoch, the last `seq`, the number of crashes of the run's processes, and two about the
-takeover. The fourth is the milliseconds since the lease was renewed or the run was handed over. The fifth is 1 if the
-lease expired without RELEASE, otherwise 0. Both are 0 if the calling process already drives the run. Returns nothing if
-another process drives the run, or the run has ended or is unknown.
+Returns five integers. The first three are the new epoch, the last `seq`, and the number of crashes of the run's
+processes. The fourth is the milliseconds since the lease was renewed or the run was handed over. The fifth is 1 if the
+lease expired without RELEASE, otherwise 0. The last two are 0 if the calling process already drives the run. Returns
+nothing if another process drives the run, or if the run has ended or is unknown.
 
 `KEYS`: `Keys.changed_by`. `ARGV`: process id, lease in milliseconds, milliseconds until keys expire, key of the run,
 run id, and the current epoch if the calling process drives the run, otherwise `''`.

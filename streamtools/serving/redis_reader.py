@@ -18,7 +18,7 @@ from streamtools.serving.redis_protocol import RunState
 
 
 class RedisReader:
-    """An asynchronous iterator of the events of one run after the seq `after`, as `EventLog.read` returns it.
+    """An asynchronous iterator of the events of one run after the seq `after`. `EventLog.read` describes it.
 
     If a read is cancelled, no event is lost: the next read returns the same event. `before_done` is a function that is
     awaited before `done` is returned.

@@ -73,7 +73,7 @@ class RedisStore(Checked):
     of the user's id and of the URLs selects the server. User names and passwords in the URLs do not matter. `find_also`
     is a second list. If a run is not found on the user's server in `servers`, it is looked up on the user's server in
     `find_also`. To change the list, first pass the new list as `find_also` in all processes. Then pass the new list as
-    `servers`, and the old one as `find_also`.
+    `servers`, and the old list as `find_also`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
@@ -85,7 +85,8 @@ class RedisStore(Checked):
     continues the run, `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a
     `warning(owner_lost)`. At most `max_recoveries` crashes of a run are handled in this way. A lost run that continues
     a waiting run, and in which the model has not answered yet, is started again with the function `resume` of `Runs`.
-    If `recover` or `resume` raises an exception, or takes longer than `max_outage` seconds, the run fails.
+    If `recover` or `resume` raises an exception, or takes longer than `max_outage` seconds, the run fails. But after
+    `Draining`, `TooManyRuns` or `OwnerUnreachable`, a process tries again.
 
     A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
     expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
@@ -202,8 +203,8 @@ class RedisStore(Checked):
         """Store a new run of this process, and give it a journal that writes its events.
 
         Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
-        this id, `RunNotFound` if the run that it continues was deleted, and `OwnerUnreachable` if the server does not
-        answer. The waiting runs that the new run continues are kept as long as the new run.
+        this id, `RunNotFound` if the run that the new run continues was deleted, and `OwnerUnreachable` if the server
+        does not answer. The waiting runs that the new run continues are kept as long as the new run.
         """
         process, key = await self._process_of(run.id.removesuffix(NEXT), run.owner), log_key(run.owner, run.id)
         keys = process.server.keys

@@ -215,7 +215,7 @@ class ResponseWriter:
 def slot_end(now: float, length: float) -> float:
     """Return the end of the time slot that contains `now`. Slots have the same borders in the whole process.
 
-    So the event loop wakes up once for all responses, and the readers of a run send the same bytes.
+    So the event loop wakes up once for all responses, and the responses of one run send the same batches.
     """
     return ((now + _CLOCK_ERROR) // length + 1) * length
 

@@ -101,14 +101,14 @@ class Run(AsyncOnly, Checked, Deciding):
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._final = StoredEnd(TurnResult())  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
-        """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
+        """Maps call ids to the decisions that `Runs.decide` and `decide` have received for this run."""
         self._lost = lost  # the lost run that this run continues, or the log with which a new continuation begins
         self.copied = 0 if lost is None else lost.copied
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
         """True if the run ends in this process, and another process may continue it.
 
-        This process shuts down, has lost its lease in the ledger, or could not store the end of the run.
+        This is so if this process shuts down, has lost its lease in the ledger, or could not store the end of the run.
         """
         self.continued: Run | None = None
         """A `RemoteRun` of the same run, set if another process has taken the run over and not ended it yet."""
@@ -171,7 +171,7 @@ class Run(AsyncOnly, Checked, Deciding):
 
     @property
     def next_id(self) -> str:
-        """The id of the run that continues this one after its calls have been decided."""
+        """The id of the run that continues this run after the calls of this run have been decided."""
         return self.id + NEXT
 
     @property

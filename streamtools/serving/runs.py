@@ -295,7 +295,7 @@ class Runs(Checked, AsyncOnly):
         return await self._lookup(run_id.removesuffix(NEXT), owner)
 
     async def _continue_if_decided(self, run: Run) -> Run:
-        """Return the run that continues a waiting run, and start it if necessary. Return any other run itself.
+        """If `run` waits, return the run that continues it, after starting that run if necessary. Else return `run`.
 
         Raises `RunNotFound` if the run is not stored any more. Any other failure is logged, and `run` is returned.
         """
@@ -349,11 +349,11 @@ class Runs(Checked, AsyncOnly):
         again, the same run is returned.
 
         Another process may drive the continuation. With a `RedisStore`, the readers of the returned run get each event
-        immediately. Without it, they get the new events after the continuation has ended. If the driving process
-        crashes or shuts down, its lease expires. Another process may then start the continuation again. Without a
-        `RedisStore`, this may also happen after the driving process has stopped the continuation for lack of readers. A
-        continuation that was stopped by a caller or has made new calls is not started again. With a `RedisStore`, only
-        `recover` can continue a continuation in which the model has answered.
+        immediately. Without a `RedisStore`, they get the new events after the continuation has ended. If the driving
+        process crashes or shuts down, its lease expires. Another process may then start the continuation again. Without
+        a `RedisStore`, this may also happen after the driving process has stopped the continuation for lack of readers.
+        A continuation that was stopped by a caller or has made new calls is not started again. With a `RedisStore`,
+        only `recover` can continue a continuation in which the model has answered.
 
         A question that has expired counts as denied. When the last question has expired, the process that drove the
         waiting run starts the continuation. If that process has shut down, the next `find` or `latest` in another
@@ -363,7 +363,7 @@ class Runs(Checked, AsyncOnly):
 
         Raises `DecisionRefused` if the call does not wait for this decision, already has another decision, or has
         expired. Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat
-        of another run. It also raises the exceptions of `find`, `start` and `resume`.
+        of another run. Also raises the exceptions of `find`, `start` and `resume`.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
         if run.journal.done is not None and not run.ended:

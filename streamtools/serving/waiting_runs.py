@@ -2,7 +2,7 @@
 
 A waiting run has ended with calls that await a decision. Several processes may share the ledger. One of them continues
 the run, and holds a lease on it. If that process dies, its lease expires, and another process may continue the run. No
-decided call runs twice, because the ledger has its outcome. If the process died after the continuation had made new
+decided call runs twice, because the ledger records each call. If the process died after the continuation had made new
 calls, the continuation is not started again, but ends with an error.
 """
 

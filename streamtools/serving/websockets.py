@@ -386,8 +386,8 @@ async def serve_websocket(
     - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. `runs` must have a run of the user
-      `owner` with this id. The default is the last run on this connection, not counting runs in a `conversation`. A
-      frame with the field `conversation` must have a `run_id`.
+      `owner` with this id. The default of `run_id` is the last run on this connection, not counting runs in a
+      `conversation`. A frame with the field `conversation` must have a `run_id`.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     The server sends each event as one frame, except the event types in `exclude`. With
@@ -409,9 +409,9 @@ async def serve_websocket(
     parsed in the event loop.
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
-    code `refused`. The message is also refused if the stream raises one of them before its first event. The log reports
-    the type, line and reason of the exception (`message_refused`). Any other exception is raised, and the websocket is
-    closed with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
+    code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
+    log reports the type, line and reason of the exception (`message_refused`). Any other exception is raised, and the
+    websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that

@@ -57,7 +57,7 @@ class ArgumentRules:
     def show_call(self, call: ToolCall) -> ToolCall:
         """Return the call with the rules applied to its arguments.
 
-        Its `raw` is empty, because the rules cannot match the escaped strings of the raw text.
+        The returned call has an empty `raw`, because the rules cannot match the escaped strings of the raw text.
         """
         known = self._calls.get(call.id)
         if known is None or known[0] is not call:

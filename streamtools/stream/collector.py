@@ -1,8 +1,8 @@
 """Collects the result of a run from its events.
 
-The history for the model holds the text of the model, the raw text of its calls, and the results of its tools. It does
-not hold the replacements of text rules, which are only shown to users. A malformed call also gets a result, so that the
-model can write the call again. The history contains no superseded call.
+The history for the model holds the text of the model, the raw text of its calls, and the results of its tools. By
+default, only users see the replacements of text rules. With `history="as_shown"`, the history holds them, too. A
+malformed call also gets a result, so that the model can write the call again. The history contains no superseded call.
 
 `StepParts` collects the parts of one turn: text, reasoning, native calls and provider items (JSON data that this
 library does not interpret). A part ends when a part of another kind starts. A reasoning part also ends with its
@@ -62,7 +62,7 @@ _COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
 class Collector:
     """Collects the result of a run from its events.
 
-    `take` only records events. `collect` processes them in batches, and when the result is read.
+    `take` only records events. `collect` processes them in batches. It is also called when the result is read.
     """
 
     def __init__(

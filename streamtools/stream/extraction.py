@@ -41,9 +41,9 @@ def extract_tool_calls(
     """Return the calls of a response that was not streamed.
 
     `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama. It may also
-    be a message, a list of content blocks, a list of calls, or a text. It is a dict or an object of an SDK. None is a
-    response without calls. `tools` is a registry, tools or functions, as for `ToolStream`. It may also be tool
-    definitions as dicts in the format of any provider. `StreamMachine` describes the other parameters.
+    be a message, a list of content blocks, a list of calls, or a text. Responses and messages are dicts or objects of
+    an SDK. None is a response without calls. `tools` is a registry, tools or functions, as for `ToolStream`. `tools`
+    may also be definitions as dicts in the format of any provider. `StreamMachine` describes the other parameters.
 
     Raises `UnreadableSource` for any other response, and TypeError for invalid `tools`.
 

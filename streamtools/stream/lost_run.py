@@ -29,9 +29,9 @@ class LostRun:
     """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
 
     `attempt` is the number of its processes that have crashed. `events` are the events in its log. If the run continues
-    a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` are the calls of
-    the run in the ledger, by the key of the call. `decisions` are the decisions about the calls, by call id. `trace` is
-    the W3C `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
+    a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` maps the key of
+    each call of the run to its entry in the ledger. `decisions` maps call ids to decisions. `trace` is the W3C
+    `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -52,7 +52,7 @@ class LostRun:
 
 
 def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | None) -> list[ToolCall]:
-    """Return the calls of a lost run that may have started, and whose outcome is unknown.
+    """Return the calls that a lost run may have started, and whose outcome is unknown.
 
     `events` are the events in its log. `recorded` are its calls in the ledger, or None without a ledger.
     """
@@ -75,8 +75,10 @@ def is_ending(events: Iterable[UIEvent]) -> bool:
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:
-    """Return the events about started calls that a crashed process has not written. `calls` are the calls in the
-    ledger."""
+    """Return the events that a crashed process has not written about started calls.
+
+    `calls` are the calls in the ledger.
+    """
     logged, events = LoggedRun(logged_events), list[UIEvent]()
     step = logged.open
     for call in calls:

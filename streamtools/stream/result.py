@@ -40,7 +40,7 @@ class TurnResult:
     finish_reason: str | None = None
     """The finish reason of the last turn, or the limit, judge or tool that stopped the run. None if it is not known."""
     conversation_id: str | None = None
-    """The id of the conversation that the provider sent."""
+    """The conversation id that the provider sent."""
     response_id: str | None = None
     """The id of the last response."""
     model: str | None = None

@@ -263,7 +263,7 @@ class Instrumentation:
 
 
 class _Outcome:
-    """The token usage and the failure of a request or a run, which its events report."""
+    """The token usage and the failure that the events of a request or a run report."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -554,7 +554,7 @@ def instrument(
 
     `tracer_provider` and `meter_provider` default to the global providers. `agent` is the value of `gen_ai.agent.name`.
     With `content=True`, spans contain messages, arguments and results, in which keys of known formats are overwritten.
-    With `by_chunk=True`, the time between the chunks of a response is recorded, which takes time for each chunk.
+    With `by_chunk=True`, the time between the chunks of a response is recorded. This takes time for each chunk.
     """
     library_version = version(_LIBRARY)
     tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)

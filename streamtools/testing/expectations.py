@@ -92,8 +92,8 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     - `...` for any number of events, including none.
 
     An event or a value can also be `unittest.mock.ANY` or another object that compares equal. With `coalesced=True`,
-    the events are first passed to `coalesce`, which joins adjacent texts and replaces each id with a number. The
-    message shows the differences line by line, with `-` for expected and `+` for actual events. Raises TypeError if
+    the events are first passed to `coalesce`, which joins adjacent texts and replaces ids with names such as `run_1`.
+    The message shows the differences line by line, with `-` for expected and `+` for actual events. Raises TypeError if
     `events` contains other objects, or is the text of a response.
     """
     __tracebackhide__ = True

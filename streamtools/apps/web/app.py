@@ -5,16 +5,16 @@
     GET  /dissection?of=            the data for the debugger; `exchange` is a number, `cut` sets the chunk boundaries
     GET  /recording?of=             the recording file
     GET  /conversation              the answerer, and the turns of the conversation
-    POST /runs                      start a run with {"question": "…"}. "suggestion" is the name of the suggestion that
-                                    asked it. "replace" is the id of the run whose turn is replaced, together with all
-                                    later turns.
+    POST /runs                      start a run with {"question": "…"}. "suggestion" is the name of the suggestion with
+                                    this question. "replace" is the id of the run whose turn is replaced, together with
+                                    all later turns.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    decide about a call: a `Decision` as JSON. An approval must have the digest.
 
 A browser has one conversation, to which a cookie connects it. The cookie is HttpOnly and SameSite=Strict, and is the
-`owner` of the runs. An answer is a run, whose events are in the event log. A conversation holds its runs in order. It
-builds the history for the next request from their results.
+`owner` of the runs. An answer is a run, whose events are in the event log. A conversation holds its runs in order. The
+history for the next request is built from the results of these runs.
 
 Each HTML document is one response, which contains its styles and scripts. The styles and scripts are files in the
 folders `static`, `vendor` and `client`. The Content-Security-Policy lists their digests. So the browser runs no script
@@ -119,7 +119,7 @@ MAX_TURNS = 200
 """The maximum number of questions in a conversation. Older questions are removed."""
 
 MAX_CONVERSATIONS = 200
-"""The number of conversations above which idle ones are deleted."""
+"""The number of conversations above which idle conversations are deleted."""
 
 MAX_AGE_S = 12 * 3600.0
 """The number of seconds for which a conversation is kept after its last use."""
