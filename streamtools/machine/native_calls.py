@@ -20,17 +20,7 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    CallDelta,
-    Error,
-    NativeToolCall,
-    Raw,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-    Warning,
-)
+from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.options import Options
@@ -102,15 +92,6 @@ class NativeCalls:
         if event.name:
             self._set_name(call, event.name)
         return events
-
-    def add_plain(self, key: str, text: str) -> list[UIEvent] | None:
-        """Fast path of `add` for a piece that produces at most one call-delta. Returns None if `add` must read it."""
-        call = self.open.get(key)
-        if call is None or call.room < len(text) or self._options.call_partials:
-            return None
-        call.room -= len(text)
-        call.pieces.append(text)
-        return [CallDelta(call.id, text)] if call.only_deltas and text else []
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""

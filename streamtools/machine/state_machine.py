@@ -264,9 +264,6 @@ class StreamMachine:
                 self._seq = seq
                 return events
             turn.room -= 1  # limits the number of empty deltas
-        elif type(event) is ToolCallDelta and turn.room > 0:
-            plain = turn.native.add_plain(event.key, event.text)
-            events = self._feed(event) if plain is None else plain
         else:
             events = self._feed(event)
         return self.number_all(events)
