@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from streamtools.errors import Checked, ClosedError, check_word
 from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent, join_deltas
 from streamtools.json_values import well_formed, write_json
@@ -80,6 +82,7 @@ _LINE_SEPARATORS = (  # JSON allows these characters unescaped in strings
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
+_encode = msgspec.json.Encoder().encode
 
 
 def encode_json(value: Any) -> bytes:
@@ -97,7 +100,10 @@ def to_json(value: Any) -> bytes:
 
     A lone surrogate becomes U+FFFD, because UTF-8 cannot encode it.
     """
-    written = write_json(value)
+    try:
+        written = _encode(value)
+    except UnicodeEncodeError:
+        written = write_json(value)
     if not written.isascii() and (b"\xe2\x80" in written or b"\xc2\x85" in written):  # bytes of the separators
         for separator, escaped in _LINE_SEPARATORS:
             written = written.replace(separator, escaped)

@@ -114,7 +114,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "stream": {"anyio", "msgspec"},
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
     "conversation": {"msgspec"},
-    "outputs": (),
+    "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette"},
     "gateway": {"msgspec"},
