@@ -70,8 +70,8 @@ class Thread:
     def end_work(self) -> None:
         """Mark the thread as not working: it is done, or waits at a yield. Called in the thread."""
         with self.threads.lock:
-            self.is_working = False
-            if not self.is_abandoned:
+            was_working, self.is_working = self.is_working, False
+            if not (was_working and self.is_abandoned):
                 return
         try:  # log first, so that all records are written when `left` becomes 0
             log.warning("tool_result_dropped", tool=self.tool, call_id=self.call_id)
@@ -130,13 +130,13 @@ async def run_generator_in_thread(work: Callable[[], Generator[Any, None, Any]],
                     value = next(steps)
                 except StopIteration as end:
                     return value if end.value is None else end.value
+                thread.end_work()
                 if thread.is_abandoned:  # do not use the event loop, which may be closed
                     return None
                 if not isinstance(value, ToolResult):
-                    thread.end_work()
                     anyio.from_thread.run(outbox.send, value)
-                    if not thread.start_work():
-                        return None
+                if not thread.start_work():
+                    return None
 
     async def work_in_thread() -> None:
         nonlocal result, failure

@@ -110,12 +110,12 @@ WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
             Text("Look: "),
             Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw='###:{"'),
             Error(Code.UNKNOWN_TOOL, "no tool named 'get_weather'", call_id="call_1", call=_WEATHER),
-            Error(Code.TOOL_FAILED, "it *failed*", call_id="call_1", call=_WEATHER),
+            Error(Code.TOOL_FAILED, "it *failed* <b>", call_id="call_1", call=_WEATHER),
             Error(Code.UPSTREAM_ERROR, "overloaded", status=529),
         ),
         "Look: \n❌ Invalid tool call format: the call was cut off (truncated)\n"
         "\n❌ Tool get_weather not available: no tool named 'get_weather' (unknown_tool)\n"
-        "❌ Error processing tool call: it *failed* (tool_failed)\n"
+        "❌ Error processing tool call: it *failed* <b> (tool_failed)\n"
         "❌ Stream error: overloaded (upstream_error, status 529)\n",
     ),
     "warnings have their code and count": (

@@ -20,6 +20,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry, ToolResult
+from streamtools.tools.invocation import Thread, Threads
 from streamtools.tools.runner import Runner, RunnerOptions
 from tests.support.cases import together
 
@@ -493,3 +494,14 @@ def test_execute_propagates_a_cancellation_by_asyncio() -> None:
             await task
 
     asyncio.run(program())
+
+
+def test_an_abandoned_thread_is_counted_once() -> None:
+    """A call may be cancelled while its thread goes from one piece of work to the next."""
+    thread = Thread(Threads())
+    assert thread.start_work()
+    thread.stop()
+    assert thread.threads.left == 1
+    thread.end_work()
+    thread.end_work()
+    assert thread.threads.left == 0

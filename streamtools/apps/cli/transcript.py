@@ -194,7 +194,7 @@ def _text_of(event: events.UIEvent) -> str:
     text = _TEXTS.render(event) or ""
     if len(text) > 1 and text[0] == text[-1] == "*":
         text = text[1:-1]
-    return one_line(_MARKDOWN_ESCAPE.sub(r"\1", text))
+    return one_line(_MARKDOWN_ESCAPE.sub(r"\1", text).replace("&lt;", "<"))
 
 
 def _format_error(event: events.Error) -> str:
