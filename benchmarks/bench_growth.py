@@ -1,4 +1,4 @@
-"""Measures how the cost of parsing grows with the length of the text.
+"""Measures how the cost of parsing grows with the length of the text, and of a request with its messages and tools.
 
     python benchmarks/bench_growth.py
 
@@ -19,11 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import texts
 from benchmarks.answers import BODIES, TOOLS, one_call
 from benchmarks.bench_parsing import LIMITS, Make, floor, machine, parsing
-from benchmarks.measure import Case, Growth, main
-from streamtools import Limits, Parser, coalesce
+from benchmarks.measure import Case, Growth, main, timed
+from streamtools import Limits, Parser, Tool, ToolRegistry, coalesce
+from streamtools.conversation import augment_system_prompt
+from streamtools.history import read_messages, write_messages
 from streamtools.parsing import DIALECTS
 
 LINEAR = 1.03
+REQUEST = 1.05  # messages and tools are objects, and the cache holds only a small part of a large list
 NO_RESCAN = 1.1  # of short patterns repeated: a rescan shows as 1.5 or more, a short text learnt by heart as 1.04
 
 Text = Callable[[int], str]
@@ -94,6 +97,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     rest = '###:{"name": "x", "arguments": {"a": 1}}\n'
     yield _growth(section, "calls", lambda size: _repeat(rest, size), ends, partial(Parser, limits=Limits(calls=10**6)))
 
+    yield from _requests((10, 20) if smoke else (100, 5_000), (1, 2) if smoke else (10, 1_000))
     for name, text in HOSTILE.items():
         yield _growth("hostile texts", name, text, ends, partial(Parser, call_deltas=True), target=NO_RESCAN)
 
@@ -117,6 +121,58 @@ def check(text: str, make: Make, cut: Cut) -> None:
     expected = whole.feed(text) + whole.close()
     events = [event for delta in cut(text) for event in pieces.feed(delta)] + pieces.close()
     assert coalesce(expected) == coalesce(events), "the text means something else in its deltas"
+
+
+def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growth]:
+    """Yield the rows of requests. Their columns are nanoseconds for one message, or for one tool."""
+    section = "messages of a request"
+    given = {size: _chat_messages(size) for size in sizes}
+    read = {size: timed(partial(read_messages, messages)) for size, messages in given.items()}
+    yield Growth(section, "chat messages are read", read, lambda: None, REQUEST)
+    for format in ("openai", "responses", "anthropic", "gemini"):
+        for names in ((), ("hash_marker", "tilde_fence")):
+            dialects = [DIALECTS[name] for name in names]
+            written = {
+                size: timed(partial(write_messages, read_messages(messages), format, dialects=dialects))
+                for size, messages in given.items()
+            }
+            name = f"a history is written for {format}, {len(dialects)} dialects enabled"
+            yield Growth(section, name, written, partial(_check_history, format), REQUEST)
+    section = "tools of a request"
+    registries = {count: ToolRegistry([_tool(number) for number in range(count)]) for count in counts}
+    defined = {count: timed(partial(tools.definitions, "openai")) for count, tools in registries.items()}
+    yield Growth(section, "definitions of tools", defined, lambda: None, REQUEST)
+    taught = {count: timed(partial(augment_system_prompt, None, tools)) for count, tools in registries.items()}
+    yield Growth(section, "tools in a system prompt", taught, lambda: None, REQUEST)
+
+
+def _chat_messages(size: int) -> list[dict[str, object]]:
+    """Return a conversation of `size` chat messages. Each exchange has four messages and a call."""
+    messages: list[dict[str, object]] = []
+    for number in range(size // 4):
+        function = {"name": "forecast", "arguments": '{"city":"Bern","days":3}'}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        messages += (
+            {"role": "user", "content": f"What is the weather in city {number}?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": '{"temperature": 21, "rain": 0.2}'},
+            {"role": "assistant", "content": "It is **sunny** in that city, with a few clouds in the afternoon. " * 3},
+        )
+    return messages
+
+
+def _check_history(format: str) -> None:
+    """Raise AssertionError unless a written history can be read, and written again without a change."""
+    written = write_messages(read_messages(_chat_messages(40)), format)
+    assert write_messages(read_messages(written), format) == written, "the history has changed"
+
+
+def _tool(number: int) -> Tool:
+    def forecast(city: str, days: int = 3) -> str:
+        """Return the weather forecast for a city."""
+        return f"{city}: {days}"
+
+    return Tool(forecast, name=f"forecast_{number}")
 
 
 def _repeat(text: str, size: int) -> str:

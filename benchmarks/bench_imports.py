@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Case, Result, Work, interleave, main
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = "import anyio, httpx, httpx_sse, pydantic, structlog, msgspec"
+CORE = "import anyio, httpx, httpx_sse, pydantic, msgspec"
 MODELS = f"{CORE}; pydantic.BaseModel, pydantic.TypeAdapter"
 TOOL = "@streamtools.tool\ndef forecast(city: str, days: int = 3) -> str: ...\n"
 ROWS = [

@@ -94,7 +94,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the time of `works` grows with the number of characters: 1 is linear, 2 is quadratic."""
+    """How the time of `works` grows with their sizes, such as the number of characters: 1 is linear, 2 is quadratic."""
 
     section: str
     name: str
@@ -111,7 +111,7 @@ class Growth:
         best = {size: min(each) for size, each in zip(self.works, times, strict=True)}
         small, large = min(best), max(best)
         exponent = log(best[large] / best[small]) / log(large / small)
-        details = {f"ns at {size // 1000} KB": time / size * 1e9 for size, time in best.items()}
+        details = {f"ns at {size:,}": time / size * 1e9 for size, time in best.items()}
         return Result(self.section, self.name, exponent, "exponent", self.target, details)
 
 
