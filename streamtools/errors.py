@@ -194,13 +194,15 @@ def check_kind(name: str, given: object, kind: type, *, optional: bool = False) 
         raise TypeError(f"{name} must be {article} {kind.__name__}{example}, got {described(given)}")
 
 
-def check_function(name: str, given: object, *arguments: str, advice: str = "") -> None:
+def check_function(name: str, given: object, *arguments: str, advice: str = "", optional: bool = False) -> None:
     """Raise TypeError if `given` cannot be called with one positional argument for each name in `arguments`.
 
-    `advice` is added to the message.
+    `advice` is added to the message. With `optional`, `given` may be None.
     """
     from inspect import signature  # imported here because few modules need it
 
+    if given is None and optional:
+        return
     shown = ""
     try:
         accepted = signature(given)  # type: ignore[arg-type]  # raises TypeError if it is not callable

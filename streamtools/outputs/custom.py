@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from typing import Any, Self, TypeAlias
 
 from streamtools.errors import Code, check_function, described
@@ -31,7 +32,7 @@ class CustomEncoder(NativeEncoder):
     a new encoder with a new `function`.
 
     Calling an encoder returns a new encoder for another response, with the same `function`. Raises ValueError for an
-    unknown `framing`, and TypeError if `function` is not callable.
+    unknown `framing`, and TypeError if `function` is not callable or is `async def`.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class CustomEncoder(NativeEncoder):
     ) -> None:
         super().__init__(framing=framing)
         check_function("function", function, "event")
+        if iscoroutinefunction(function):
+            raise TypeError("function must not be `async def`: it must return the message without waiting")
         self.resumable = resumable
         self._function = function
 

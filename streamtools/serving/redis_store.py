@@ -31,6 +31,7 @@ from streamtools.errors import (
     OwnerUnreachable,
     RunNotFound,
     TooManyRuns,
+    check_function,
     check_number,
     described,
 )
@@ -117,6 +118,7 @@ class RedisStore(Checked):
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
         check_number("max_recoveries", max_recoveries, 0, whole=True)
+        check_function("recover", recover, "lost", optional=True)
         self._recover, self._max_recoveries = recover, max_recoveries
         self._connected: dict[str, RedisServer] = {}
         self.processes: dict[str, RedisProcess] = {}

@@ -27,7 +27,9 @@ from streamtools.errors import (
     Draining,
     RunNotFound,
     TooManyRuns,
+    check_function,
     check_kind,
+    check_methods,
     check_number,
 )
 from streamtools.logs import Logger
@@ -104,6 +106,7 @@ class Runs(Checked, AsyncOnly):
             check_number(name, value, minimum)
         check_number("max_per_owner", max_per_owner, 1, optional=True)
         check_number("stop_when_abandoned", stop_when_abandoned, 0, optional=True)
+        check_function("resume", resume, "run", optional=True)
         if isinstance(log, str):
             raise TypeError(f"`log` must be an event log or a RedisStore: write RedisStore({log!r}).")
         if not (shutdown is None or drain is None):
@@ -138,6 +141,7 @@ class Runs(Checked, AsyncOnly):
         if ledger is not None and self._store is None:
             from streamtools.serving.waiting_runs import WaitingRuns
 
+            check_methods("ledger", ledger, "a SQLiteLedger or a PostgresLedger, such as SQLiteLedger(path)", "find_run")
             if not isinstance(self.log, MemoryEventLog):
                 raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
             self._waiting = WaitingRuns(ledger, keep)

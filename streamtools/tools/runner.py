@@ -176,8 +176,7 @@ class RunnerOptions(Checked):
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("result_limit", self.result_limit, 1, whole=True, optional=True)
         check_number("timeout", self.timeout)
-        if self.on_result is not None:
-            check_function("on_result", self.on_result, "call", "outcome")
+        check_function("on_result", self.on_result, "call", "outcome", optional=True)
         check_methods("ledger", self.ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish", optional=True)
 
 
