@@ -113,7 +113,8 @@ class EventReader:
         self.last: UIEvent | None = None
         """The last event that was passed to the sink; None before the first."""
         self._readable: Readable | None = readable
-        self._after = after
+        self.after = after
+        """Of a run, `read` delivers only the events with a higher `seq`."""
         self._stops_run = on_disconnect == "stop"
         self._stopped = self._finished = False
         self._sink: EventSink
@@ -231,7 +232,7 @@ class EventReader:
     def _open(self) -> Startable:
         readable: Any = self._readable
         if isinstance(readable, Run):
-            return readable.attach(self._after)
+            return readable.attach(self.after)
         if isinstance(readable, AbstractAsyncContextManager):
             return readable
         return aclosing(readable) if hasattr(readable, "aclose") else nullcontext(readable)

@@ -27,7 +27,6 @@ from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnec
 from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
 from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWriter, check_seconds, wait_for_disconnect
-from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 
 _MAX_HEADER_DELAY_S = 0.05  # the headers wait at most this long until the stream is open
@@ -64,8 +63,9 @@ class EventStreamResponse(Checked, Response):
       or an asynchronous iterable of UI events. The response enters and leaves context managers.
     - `format` is the name of a format (`"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a
       function that makes one.
-    - `after`: of a run, only the events with a higher `seq` are sent. The default is `last_event_id(request)`. A format
-      that cannot be resumed always starts with the first event.
+    - `after`: of a run, only the events with a higher `seq` are sent. The default is the `last_event_id` of the
+      request. A format that cannot be resumed always starts with the first event.
+    - `request` is not needed, because the response reads the headers from its ASGI scope.
     - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
     - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
@@ -102,10 +102,10 @@ class EventStreamResponse(Checked, Response):
         check_seconds("keep_alive", keep_alive)
         check_seconds("send_timeout", send_timeout)
         check_number("max_rate", max_rate, optional=True)
-        if after is None:
-            after = last_event_id(request) if request is not None and isinstance(run_or_stream, Run) else 0
         self._encoder = encoder
-        self._reader = EventReader(run_or_stream, after=after if encoder.resumable else 0, on_disconnect=on_disconnect)
+        self._reader = EventReader(run_or_stream, after=after or 0 if encoder.resumable else 0, on_disconnect=on_disconnect)
+        self._reads_position = after is None and encoder.resumable
+        self._request = request
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout
         self._max_rate = max_rate
@@ -121,6 +121,8 @@ class EventStreamResponse(Checked, Response):
             await reader.close()
             await unavailable()(scope, receive, send)
             return
+        if self._reads_position and reader.run is not None:
+            reader.after = last_event_id(scope if self._request is None else self._request)
         head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         if scope["method"] == "HEAD":  # frameworks also call a GET endpoint for HEAD
             await reader.close()

@@ -512,15 +512,21 @@ def test_positions(headers: dict[str, str], query: str, expected: int) -> None:
 
 
 async def test_a_position_applies_to_runs_only() -> None:
-    """For a stream, the number belongs to an earlier run and is ignored."""
+    """It is read from the scope. For a stream, the number belongs to an earlier run and is ignored."""
     events, _ = stream(*texts("a"), [STOP])
     request = connection({"Last-Event-ID": "2"})
     async with Runs() as runs:
         run = await runs.start(events, owner="ann")
         await run.wait()
-        for each, first in [(run, 3), (listed(HELLO), 1)]:
+        for each, options, first in [
+            (run, {"request": request}, 3),
+            (run, {}, 4),
+            (run, {"after": 0}, 1),
+            (listed(HELLO), {}, 1),
+        ]:
             exchange = Exchange()
-            await answer(event_stream_response(each, request=request), exchange)  # type: ignore[arg-type]
+            exchange.scope["headers"] = [(b"last-event-id", b"3")]
+            await answer(event_stream_response(each, **options), exchange)  # type: ignore[arg-type]
             assert first == read_frames(exchange.chunks)[0]["seq"]
 
 
