@@ -92,7 +92,13 @@ def _shutdown(rack: Rack) -> Shutdown:
     return shutdown
 
 
-SCOPE = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "asgi": {"version": "3.0", "spec_version": "2.4"}}
+SCOPE = {
+    "type": "http",
+    "method": "POST",
+    "headers": [],
+    "query_string": b"",
+    "asgi": {"version": "3.0", "spec_version": "2.4"},
+}
 
 
 async def respond(rack: Rack) -> None:
