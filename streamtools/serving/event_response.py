@@ -103,8 +103,10 @@ class EventStreamResponse(Checked, Response):
         check_seconds("send_timeout", send_timeout)
         check_number("max_rate", max_rate, optional=True)
         self._encoder = encoder
-        self._reader = EventReader(run_or_stream, after=after or 0 if encoder.resumable else 0, on_disconnect=on_disconnect)
         self._reads_position = after is None and encoder.resumable
+        if after is None or not encoder.resumable:
+            after = 0
+        self._reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
         self._request = request
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout

@@ -141,7 +141,7 @@ class Runs(Checked, AsyncOnly):
         if ledger is not None and self._store is None:
             from streamtools.serving.waiting_runs import WaitingRuns
 
-            check_methods("ledger", ledger, "a SQLiteLedger or a PostgresLedger, such as SQLiteLedger(path)", "find_run")
+            check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_run")
             if not isinstance(self.log, MemoryEventLog):
                 raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
             self._waiting = WaitingRuns(ledger, keep)

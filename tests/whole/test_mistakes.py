@@ -188,7 +188,7 @@ WRITTEN = {
     'Runs("redis://a")': "TypeError: write RedisStore('redis://a')",
     "RedisStore('redis://a', recover=create)": "TypeError: recover must be callable as recover(lost), got create()",
     "Runs(resume=create, ledger=LEDGER.ledger)": "TypeError: resume must be callable as resume(run), got create()",
-    'Runs(resume=print, ledger="a.db")': "TypeError: ledger must be: such as SQLiteLedger(path), got str",
+    'Runs(resume=print, ledger="a.db")': "TypeError: ledger must be a ledger: such as SQLiteLedger(path), got str",
     "outputs.custom(asyncio.sleep)": "TypeError: function must not be `async def`",
     'asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk")': "ValueError: got 'ai-sdk'; did you mean 'ai_sdk'?",
     "asgi.event_stream_response(LOCAL_CHAT, format=3)": "TypeError: a name, an encoder or a function that makes one",
