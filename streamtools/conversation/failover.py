@@ -53,7 +53,7 @@ class Fallback(Checked):
     fails only after all its `retries` have failed.
 
     If all models have the same `native_tool_calls`, the `Fallback` has that value. Otherwise each model gets a request
-    that fits its own value. Raises ValueError for values that are not allowed.
+    that fits its own value. Raises ValueError for values that are not allowed, and TypeError for a wrong model.
     """
 
     def __init__(

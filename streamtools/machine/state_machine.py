@@ -189,7 +189,7 @@ class StreamMachine:
 
     `runnable` holds the calls that may run, and `pending` the calls that did not run. `usage` is the token usage of all
     ended turns, or None if none was reported. `number` returns the next `seq`. Other code that creates events for this
-    run must also call `number`. Raises ValueError for an invalid argument.
+    run must also call `number`. Raises ValueError or TypeError for an invalid argument.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class StreamMachine:
         return self.number_all(events)
 
     def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
-        """Open a step for `calls` of an earlier run, which become runnable. Returns the first events of the step."""
+        """Open a step for `calls` of an earlier run, and make the calls runnable. Returns the step's first events."""
         events = self._start()
         self._step += 1
         events += [StepStart(self._step), *(Call(call) for call in calls)]

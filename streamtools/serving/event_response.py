@@ -74,7 +74,7 @@ class EventStreamResponse(Checked, Response):
     - `headers` are added to the headers of the format, and replace headers with the same name.
     - `shutdown`: when it begins, the response may finish during the drain, and is stopped after it. If it has begun
       before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
-    - `background` runs after the response.
+    - `background` runs after the response, unless the stream raised an exception.
 
     Raises ValueError for values that are not allowed, and TypeError for an object without events. Exceptions of the
     stream are raised to the server: immediately if no data was sent, otherwise after the end of the body.

@@ -204,8 +204,8 @@ class Runs(Checked, AsyncOnly):
         error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached. Raises `Draining`
         after `shutdown` has begun or the context has started to end, and ClosedError before the context is entered.
         Raises ValueError if the user already has a run with the same id, in this process or in the `RedisStore`, if the
-        id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` is not a string or `stream` is not an
-        asynchronous context manager.
+        id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` or `conversation` is not a string, or if
+        `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -78,7 +78,10 @@ class Collector:
         """
         self.result = TurnResult(dialects=dialects)
         self.size = 0
-        """The number of collected characters: text, reasoning, and the raw text of calls, errors and warnings."""
+        """The approximate number of collected characters.
+
+        Counts text, reasoning, provider data, and the raw text of calls, errors and warnings.
+        """
         self.is_too_large = False
         """True if `size` exceeded its limit at the last `collect`."""
         self.draft = Draft()

@@ -130,10 +130,10 @@ class StepRunner:
         return self.end_calls() + self.end_step()
 
     def end_calls(self) -> list[UIEvent]:
-        """Record one outcome for each call of the step, in call order.
+        """Record the outcomes of the step, in call order. Does not wait for calls.
 
-        A call that waits for a decision becomes pending. Any other call that has not ended gets a cancelled outcome, so
-        this does not wait. Returns the final events that were not sent.
+        A call that waits for a decision becomes pending. Any other call that has not ended gets a cancelled outcome.
+        Returns the final events that were not sent.
         """
         if self._runner is None:
             return []

@@ -67,7 +67,7 @@ class TextJudge(Checked):
     - `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters
       before it in the same turn.
     - `release`: with `"sentences"`, a piece is a sentence or a line. With a number, a piece ends at the first white
-      space after that many characters.
+      space after that many characters, but at twice that number at the latest.
     - `wait`: a piece that is still open after that many seconds is judged without waiting for its end.
     - `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
       seconds: `"open"` shows the piece, `"closed"` refuses it.
@@ -76,7 +76,7 @@ class TextJudge(Checked):
       first character arrived.
     - `reasoning`: if True, reasoning is also judged. Otherwise it is shown without a judgment.
 
-    Raises ValueError for a value that is out of range.
+    Raises ValueError for a value that is out of range, and TypeError if `ask` is not such a function.
     """
 
     ask: Ask
