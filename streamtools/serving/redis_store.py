@@ -11,7 +11,7 @@ it. A process that ends a run derives the last events of the run from the events
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -42,7 +42,7 @@ from streamtools.serving.event_log import log_key, split_key
 from streamtools.serving.journal import Journal
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
-from streamtools.serving.redis_reader import RedisReader
+from streamtools.serving.redis_reader import read_run
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
@@ -179,9 +179,9 @@ class RedisStore(Checked):
             self.processes[name] = RedisProcess(server, tasks, self._answer, self._take_over)
             tasks.start_soon(self.processes[name].run)
 
-    def read(self, key: str, /, after: int = 0) -> RedisReader:
+    def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
         """Return a reader of the events of a run after the seq `after`. Implements `EventLog.read`."""
-        return RedisReader(self._processes_of(split_key(key)[0])[0], key, after)
+        return read_run(self._processes_of(split_key(key)[0])[0], key, after)
 
     # The servers of a user.
 
@@ -497,9 +497,9 @@ class RedisJournal(Journal):
         self._run = run
         self.readable.set()
 
-    def read(self, key: str, /, after: int = 0) -> RedisReader:
+    def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
         """Return a reader of the events of the run after the seq `after`."""
-        return RedisReader(self._process, key, after)
+        return read_run(self._process, key, after)
 
     def begin(self) -> None:
         if self._run.trace:
@@ -587,9 +587,9 @@ class RemoteRun(Run):
         self.journal.readable.set()
         process.readers[self] = self._readers
 
-    def read(self, key: str, /, after: int = 0) -> RedisReader:
+    def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
         """Return a reader that fetches the result of the run before it returns `done`."""
-        return RedisReader(self._process, key, after, self._fetch_result)
+        return read_run(self._process, key, after, self._fetch_result)
 
     async def _fetch_result(self) -> None:
         if not self.ended:
@@ -604,7 +604,7 @@ class RemoteRun(Run):
             if not state.epoch:
                 raise RunNotFound(f"The run {self.id[:64]!r} is not kept any more.")
             if not state.is_over:
-                async for _ in RedisReader(self._process, self._key, state.last):
+                async for _ in read_run(self._process, self._key, state.last):
                     pass
             if self.load(await self._process.server.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
