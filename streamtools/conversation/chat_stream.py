@@ -154,12 +154,11 @@ class Chat(ToolStream):
             _check_unanswered(self._run.resumed.suspension.calls, self._messages)
         if continue_from is not None:
             self._run.restore(LoggedRun(continue_from.events), continue_from)
-        has_first_answer = options.get("resume") is None and continue_from is None
-        if has_first_answer:
-            self._source = self._next_answer()
-        self._source_was_read = not has_first_answer
+        self._source_was_read = True
         if self._run.logged is not None:
             self._continue_from(self._run.logged, 0 if continue_from is None else continue_from.copied)
+        elif options.get("resume") is None:
+            self._source, self._source_was_read = self._next_answer(), False
 
     def _continue_from(self, logged: LoggedRun, copied: int) -> None:
         """Continue a run from its log: finish its open step, or send its next request."""

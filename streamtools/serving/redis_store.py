@@ -557,18 +557,13 @@ class RedisJournal(Journal):
             self._run.is_cut = True
         if not self._leased.is_fenced:
             return None
+        run = self._run
+        remote = RemoteRun(self._store, self._process, run.id, run.owner, conversation=run.conversation, note=run.note)
         with anyio.move_on_after(END_TIMEOUT_S):
-            try:
-                result = await self._process.server.read_result(self.key)
-                if result is not None:
-                    return stored_result.load(result)
-            except Exception as error:
-                log.debug("end_not_read", **loggable(error))
+            if (end := await remote.fetch_end()) is not None:
+                return end
         if not self._leased.is_released:
-            run = self._run
-            self._run.continued = RemoteRun(
-                self._store, self._process, run.id, run.owner, conversation=run.conversation, note=run.note
-            )
+            run.continued = remote
         return None
 
 
@@ -589,14 +584,16 @@ class RemoteRun(Run):
 
     def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
         """Return a reader that fetches the result of the run before it returns `done`."""
-        return read_run(self._process, key, after, self._fetch_result)
+        return read_run(self._process, key, after, self.fetch_end)
 
-    async def _fetch_result(self) -> None:
-        if not self.ended:
-            try:
-                self.load(await self._process.server.read_result(self._key))
-            except Exception as error:
-                log.debug("end_not_read", **loggable(error))
+    async def fetch_end(self) -> StoredEnd | None:
+        """Return the end of the run; None if it is not stored, or the server does not answer."""
+        try:
+            is_stored = self.ended or self.load(await self._process.server.read_result(self._key))
+        except Exception as error:
+            log.debug("end_not_read", **loggable(error))
+            return None
+        return self._final if is_stored else None
 
     async def wait(self) -> TurnResult:
         while not self.ended:

@@ -51,27 +51,23 @@ class LostRun:
         return self.events[-1].seq if self.events else 0
 
 
-def unknown_calls(events: Iterable[UIEvent], recorded: Mapping[str, Entry] | None) -> list[ToolCall]:
+def unknown_calls(events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None) -> list[ToolCall]:
     """Return the calls that a lost run may have started, and whose outcome is unknown.
 
     `events` are the events in its log. `recorded` are its calls in the ledger, or None without a ledger.
     """
-    ended, started = set[str](), list[ToolCall]()
-    for event in events:
-        match event:
-            case Executing(call) if recorded is None:
-                started.append(call)
-            case Executed(call) | Error(call=ToolCall() as call):
-                ended.add(call.id)
-    started += [entry.call for entry in (recorded or {}).values() if entry.outcome is None]
+    if recorded is None:
+        started = [event.call for event in events if isinstance(event, Executing)]
+    else:
+        started = [entry.call for entry in recorded.values() if entry.outcome is None]
+    ended = {event.call.id for event in events if isinstance(event, Executed | Error) and event.call is not None}
     return [call for call in started if call.id not in ended]
 
 
 def is_ending(events: Iterable[UIEvent]) -> bool:
     """Return whether the run has failed, or was stopped during an answer, so that only its end is missing."""
     logged = LoggedRun(events)
-    was_stopped = logged.finish_reason is None and logged.open is None and not logged.awaits_answer
-    return logged.has_failed or was_stopped
+    return logged.has_failed or (logged.finish_reason is None and logged.open is None and not logged.awaits_answer)
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:

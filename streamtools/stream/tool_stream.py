@@ -206,11 +206,14 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             record=collector.record,
         )
         self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)
-        log: LostRun | None = getattr(resume, "next_log", None)  # `Runs` sets it
-        if log is not None and log.events and resumed is not None:
+        if resumed is not None:
             calls = resumed.suspension.calls
             collector.resume(calls)
-            self._run.restore(LoggedRun.of_decided(log.events, log.copied, calls), log)
+            log: LostRun | None = getattr(resume, "next_log", None)  # `Runs` sets it
+            if log is not None and log.events:
+                self._run.restore(LoggedRun.of_decided(log.events, log.copied, calls), log)
+            else:
+                self._run.opening = machine.resume(calls)
         self._buffer = self._run.buffer
         self._task_id = 0  # id of the task that entered the stream
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the background task; None before entering
@@ -597,14 +600,8 @@ class StreamRun:
     async def resume(self, tools: TaskGroup) -> None:
         """Run the pending calls of the run that this run resumes, or the open calls of the lost run."""
         if self.machine.awaits_outcomes:
-            await self._run_open_calls(tools)
-            return
-        if self.resumed is None or self.logged is not None:
-            return
-        calls = self.resumed.suspension.calls
-        self.collector.resume(calls)
-        self.emit(self.machine.resume(calls))
-        await self._run_open_calls(tools)
+            self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
+            await self.wait_for_judge()
 
     def restore(self, logged: LoggedRun, lost: LostRun) -> None:
         """Continue a lost run from its log, and from the outcomes that the ledger holds for its calls.
@@ -618,10 +615,6 @@ class StreamRun:
             if step.started and not self.steps.executes:
                 raise ValueError("`continue_from` has calls that have started: write tools=[...]")
             self.steps.restore(step, outcomes, lost.decisions)
-
-    async def _run_open_calls(self, tools: TaskGroup) -> None:
-        self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
-        await self.wait_for_judge()
 
     async def read(self, source: EventSource, tools: TaskGroup) -> None:
         """Read `source` to its end, and run its calls.
