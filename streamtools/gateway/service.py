@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote
@@ -31,6 +32,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamtools.events import UIEvent
 from streamtools.gateway import http
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.delivery import SHORTEST_SECRET, Delivery, Route, url_below, without_key
@@ -44,7 +46,6 @@ from streamtools.recording.files import RecordingTarget
 from streamtools.serving.guard import Guard, is_local
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
-from streamtools.stream.long_work import one_at_a_time
 
 __all__ = ["app"]
 
@@ -159,7 +160,7 @@ class _Gateway:
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
         self._keys = [key for key in keys if key is not None]  # the keys of the upstreams, which are hidden in answers
         self._metrics = Metrics()
-        self._record_event = one_at_a_time(self._metrics.record)  # also called in threads, which read long answers
+        self._recording = Lock()
         self._shutdown: Shutdown | None = None
         self._reading = 0  # requests whose bodies are being read
         transport: Any = httpx.AsyncHTTPTransport(
@@ -270,13 +271,18 @@ class _Gateway:
     async def _answer_rewritten(self, client_api: Client, request: Request, send: Send) -> int:
         """Rewrite a request that is in the format `client_api`, and then its answer. Returns the status."""
         started = monotonic()
-        begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._record_event)
+        begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._count_event)
         exchange = await self._read(request, begin)
         delivery = Delivery(exchange, self._route(request, client_api))
         status = await self._deliver(delivery, request, send)
         if delivery.first_sent is not None:
             self._metrics.record_first_token(delivery.first_sent - started)
         return status
+
+    def _count_event(self, event: UIEvent) -> None:
+        """Count an event of an answer. May be called in any thread, because threads read long answers."""
+        with self._recording:
+            self._metrics.record(event)
 
     async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.

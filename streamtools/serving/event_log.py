@@ -242,9 +242,5 @@ class MemoryReader:
 
     async def aclose(self) -> None:
         """Close the reader. Tasks that wait for its next event stop waiting."""
-        self.close()
-
-    def close(self) -> None:
-        """Close the reader, as `aclose` does."""
         self._closed = True
         self._run.waiting.wake()

@@ -19,6 +19,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -444,10 +445,8 @@ class Feed:
         """Return the next events after the seq `position`; None if the feed does not have them."""
         if not self._events or not self._events[0].seq - 1 <= position < self.last:
             return None
-        start = position + 1 - self._events[0].seq  # the index, if the seqs in the feed have no gap
-        if start < len(self._events) and self._events[start].seq == position + 1:
-            return [self._events[index] for index in range(start, min(start + _MAX_READ, len(self._events)))]
-        return [event for event in self._events if event.seq > position] or None
+        newest_first = [*takewhile(lambda event: event.seq > position, reversed(self._events))]
+        return newest_first[-_MAX_READ:][::-1]
 
     def compare(self, state: RunState) -> None:
         """If the server has lost or replaced the last event of the feed, drop all events and set `last` back.

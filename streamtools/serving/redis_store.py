@@ -130,11 +130,6 @@ class RedisStore(Checked):
         """Seconds without a renewal of the lease after which another process takes over a run."""
         return self._settings.lease
 
-    @property
-    def recovers(self) -> bool:
-        """Whether `recover` is set. Without it, only runs that continue a waiting run can be continued."""
-        return self._recover is not None
-
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
         """Connect to the servers for the time of the context. Raises ValueError for a Redis Cluster.
@@ -235,9 +230,9 @@ class RedisStore(Checked):
     def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
         """Bind a run to its lease, and give it a journal that writes to Redis."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
-        leased.logs_first = self.recovers
+        leased.logs_first = self._recover is not None
         run.journal = RedisJournal(self, run, process, leased)
-        run.is_stored, run.outlives_process = True, self.recovers or run.id.endswith(NEXT)
+        run.is_stored, run.outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
 
     # The runs of all processes.
 
@@ -320,7 +315,9 @@ class RedisStore(Checked):
 
     async def _take_over(self, process: RedisProcess, key: str) -> None:
         """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
-        if (self.recovers or key.endswith(NEXT)) and not self._may_start():  # another process can continue the run
+        if (
+            self._recover is not None or key.endswith(NEXT)
+        ) and not self._may_start():  # another process can continue the run
             return
         if key in self._running:  # this process has lost the lease, and still ends the run
             return

@@ -297,11 +297,8 @@ class DecisionFrame(NamedTuple):
     decision: Decision
 
 
-class MessageFrame(NamedTuple):
-    """A JSON object that is not a control frame: a message for the application."""
-
-    message: dict[str, Any]
-
+MessageFrame: TypeAlias = dict[str, Any]
+"""A JSON object that is not a control frame: a message for the application."""
 
 Frame: TypeAlias = CancelFrame | ResumeFrame | DecisionFrame | MessageFrame
 _CONTROL_FRAMES: dict[str, type[CancelFrame | ResumeFrame]] = {"cancel": CancelFrame, "resume": ResumeFrame}
@@ -333,9 +330,11 @@ def read_frame(
         conversation = msgspec.convert(value.pop(key, None), Id | None) if has_conversations else None
         key = next((key for key in (*_CONTROL_FRAMES, "decision") if key in value), "")
         if key == "decision":
-            call_id = msgspec.convert(value.pop("call_id", None), Id)
+            key = "call_id"
+            call_id = msgspec.convert(value.pop(key, None), Id)
+            key = "decision"
             return DecisionFrame(call_id, msgspec.convert(value, Decision)), conversation
-        return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else MessageFrame(value), conversation
+        return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else value, conversation
     except msgspec.ValidationError as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
 
@@ -519,7 +518,7 @@ class _Connection:
                         self._cancel(run_id, conversation)
                     case DecisionFrame():
                         await self._decide(frame, conversation)
-                    case MessageFrame() | ResumeFrame():
+                    case dict() | ResumeFrame():
                         self._add(frame, conversation)
             except FrameError as error:
                 await self._refuse(error, conversation)
@@ -620,7 +619,7 @@ class _Connection:
             after = frame.after
         else:
             try:
-                made: Any = self.handler(frame.message, conversation)
+                made: Any = self.handler(frame, conversation)
                 readable = await made if iscoroutine(made) else made
             except Draining:
                 raise _shutdown_error() from None
@@ -645,10 +644,14 @@ class _Connection:
     async def _find_run(self, run_id: str | None, conversation: str | None) -> Run:
         if run_id is None and conversation is None and self.last_run is not None:
             return self.last_run
-        if self.find_run is None:
-            raise FrameError("run_not_found", "Only the last run of this connection can be resumed.")
         if run_id is None:
-            raise FrameError("run_not_found", "This connection has no run to resume; name a run with run_id.")
+            missing = "This connection has started no run outside of a `conversation`."
+            raise FrameError("run_not_found", f"{missing} Send a `run_id`, or a message.")
+        if self.find_run is None:
+            missing = "The server does not look up runs by their `run_id`, because `serve_websocket` has no `runs`."
+            raise FrameError(
+                "run_not_found", f"{missing} Leave out `run_id` to resume the last run of this connection."
+            )
         try:
             return await self.find_run(run_id)
         except RunNotFound:

@@ -18,7 +18,6 @@ IN_THREAD = 64 * 1024
 """A body of more bytes than this is read in a thread."""
 
 _Returned = TypeVar("_Returned")
-_Argument = TypeVar("_Argument")
 
 _pausing = threading.Lock()  # held while collection is paused, so that pauses do not overlap
 
@@ -34,17 +33,6 @@ async def in_thread(work: Callable[[], _Returned]) -> _Returned:
 async def in_thread_if(is_long: bool, work: Callable[[], _Returned]) -> _Returned:
     """Run `work` in a thread if `is_long` is True. Otherwise run it in the calling task."""
     return await in_thread(work) if is_long else work()
-
-
-def one_at_a_time(function: Callable[[_Argument], object]) -> Callable[[_Argument], None]:
-    """Wrap `function` with a lock, so that only one thread at a time runs it."""
-    lock = threading.Lock()
-
-    def call_alone(argument: _Argument) -> None:
-        with lock:
-            function(argument)
-
-    return call_alone
 
 
 def _without_collections(work: Callable[[], _Returned]) -> _Returned:

@@ -13,6 +13,7 @@ waits for a decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,6 +32,7 @@ from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
 
 
+@dataclass(eq=False, repr=False)
 class StepRunner:
     """Runs the runnable calls of a machine within the limits of `guards`.
 
@@ -40,47 +42,39 @@ class StepRunner:
     were made harmless (neutralized).
     """
 
-    def __init__(
-        self,
-        machine: StreamMachine,
-        dialects: Sequence[Dialect],
-        *,
-        executes: bool,
-        guards: GuardTracker,
-        approvals: Approvals,
-        resumed: Resumption | None,
-        make_runner: Callable[..., Runner],
-        record: Callable[[list[ToolOutcome]], object],
-    ) -> None:
-        self.running: list[ToolCall] = []
-        """The calls of the current step that were passed to the runner."""
-        self.trace = ""
-        """The `traceparent` of this run, for the run that resumes or continues it. Empty without an observer."""
-        self.machine = machine
-        """The machine that finds the calls. `StreamRun` feeds it."""
-        self.executes = executes
-        self.guards = guards
-        self._approvals = approvals
-        self._resumed = resumed
-        self.dialects = dialects
-        self._trusted = [dialect.id for dialect in dialects if dialect.has_nonce]
-        self._make_runner = make_runner
-        self._record = record
-        self._runner: Runner | None = None
-        self._restored = LoggedStep()  # the step of a lost process that this run continues
-        self._outcomes: dict[str, ToolOutcome] = {}  # by call id: the outcomes of the current step
-        self._last_outcomes: list[ToolOutcome] = []  # the outcomes of the last step that has ended
-        self._background_tasks = 0  # number of background tasks, each of which runs one batch of calls
-        self._all_ended: anyio.Event | None = None  # set when the last background task ends; None before `end`
+    machine: StreamMachine
+    """The machine that finds the calls. `StreamRun` feeds it."""
+    dialects: Sequence[Dialect]
+    executes: bool
+    guards: GuardTracker
+    approvals: Approvals
+    resumed: Resumption | None
+    make_runner: Callable[..., Runner]
+    record: Callable[[list[ToolOutcome]], object]
+    running: list[ToolCall] = field(default_factory=list, init=False)
+    """The calls of the current step that were passed to the runner."""
+    trace: str = field(default="", init=False)
+    """The `traceparent` of this run, for the run that resumes or continues it. Empty without an observer."""
+    _runner: Runner | None = field(default=None, init=False)
+    _restored: LoggedStep = field(default_factory=LoggedStep, init=False)
+    """The step of a lost process that this run continues."""
+    _outcomes: dict[str, ToolOutcome] = field(default_factory=dict, init=False)
+    """The outcomes of the current step, by call id."""
+    _last_outcomes: list[ToolOutcome] = field(default_factory=list, init=False)
+    """The outcomes of the last step that has ended."""
+    _background_tasks: int = field(default=0, init=False)
+    """The number of background tasks, each of which runs one batch of calls."""
+    _all_ended: anyio.Event | None = field(default=None, init=False)
+    """Set when the last background task ends. None before `end`."""
 
     @property
     def runner(self) -> Runner:
         """The runner for the calls of all steps. The first access creates it."""
         # The runner refers to this object. Creating it late avoids a reference cycle in a run without calls.
         if self._runner is None:
-            self._runner = self._make_runner(
+            self._runner = self.make_runner(
                 number=self.machine.number,
-                approvals=self._approvals,
+                approvals=self.approvals,
                 trusted=self._trusts,
                 scope=self._run_id_of,
                 started=self._restored.started,
@@ -96,7 +90,7 @@ class StepRunner:
             Question(call=event.call, digest=event.digest, approval=True, expires=event.expires)
             for event in step.asked.values()
         ]
-        self._approvals.restore(questions, step.started, decisions)
+        self.approvals.restore(questions, step.started, decisions)
 
     async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that are runnable now. Return the last events of the step; [] if the step continues.
@@ -137,7 +131,7 @@ class StepRunner:
         """
         if self._runner is None:
             return []
-        known, waiting = self._outcomes, self._approvals.suspended
+        known, waiting = self._outcomes, self.approvals.suspended
         if waiting:
             self._make_pending([call for call in self.running if call.id in waiting])
         unsent: list[UIEvent] = []
@@ -145,7 +139,7 @@ class StepRunner:
             outcomes, unsent = self._runner.close_calls([call for call in self.running if call.id not in known])
             known.update((outcome.call.id, outcome) for outcome in outcomes)
         self._last_outcomes = [known[call.id] for call in self.running]
-        self._record(self._last_outcomes)
+        self.record(self._last_outcomes)
         self.running, self._outcomes = [], {}
         return unsent
 
@@ -173,14 +167,14 @@ class StepRunner:
 
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
         """Return the suspension of a run with these pending calls. Returns None if no call waits for a decision."""
-        questions = {**self._approvals.asked, **self._approvals.suspended}
+        questions = {**self.approvals.asked, **self.approvals.suspended}
         found = [questions[call.id] for call in pending if call.id in questions]
         return Suspension(run_id=self._run_id_of(found[0].call), questions=found, trace=self.trace) if found else None
 
     def _run_id_of(self, call: ToolCall) -> str:
         """Return the id of the run in which the model made the call: the earlier run, or this one."""
-        if self._resumed is not None and call.id in self._resumed.questions:
-            return self._resumed.suspension.run_id
+        if self.resumed is not None and call.id in self.resumed.questions:
+            return self.resumed.suspension.run_id
         return self.machine.run_id
 
     def _trusts(self, call: ToolCall) -> bool:
@@ -189,7 +183,8 @@ class StepRunner:
         Only the model can write native calls, and calls in a dialect with a nonce (a secret in its markers). Someone
         else may have written a salvaged call, which was found in text that the provider could not read.
         """
-        return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
+        has_nonce = any(dialect.has_nonce for dialect in self.dialects if dialect.id == call.dialect)
+        return (call.is_native or has_nonce) and call.id not in self.machine.salvaged
 
     def _report_answer_end(self) -> None:
         if (observed := observing.observed_run()) is not None:
@@ -212,7 +207,7 @@ class StepRunner:
 
     def _make_pending(self, calls: list[ToolCall]) -> None:
         """Make these calls pending, and remove them from the step."""
-        self.machine.leave_pending(calls, wait=any(call.id in self._approvals.suspended for call in calls))
+        self.machine.leave_pending(calls, wait=any(call.id in self.approvals.suspended for call in calls))
         pending = {call.id for call in calls}
         for call_id in pending:
             self._outcomes.pop(call_id, None)

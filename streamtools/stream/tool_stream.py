@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar, overload
@@ -205,7 +205,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             make_runner=partial(Runner, registry, options=runner),
             record=collector.record,
         )
-        self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)
+        self._run = StreamRun(machine, steps, collector, judge, argument_rules, resumed)
         if resumed is not None:
             calls = resumed.suspension.calls
             collector.resume(calls)
@@ -466,6 +466,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             self._finished.set()
 
 
+@dataclass(eq=False, repr=False)
 class StreamRun:
     """Feeds the machine, runs the calls, and puts events into the buffer.
 
@@ -474,36 +475,31 @@ class StreamRun:
     `emit`, in other tasks.
     """
 
-    def __init__(
-        self,
-        machine: StreamMachine,
-        steps: StepRunner,
-        collector: Collector,
-        *,
-        judge: JudgeStage | None,
-        argument_rules: ArgumentRules | None,
-        resumed: Resumption | None,
-    ) -> None:
-        self.machine = machine
-        self.steps = steps
-        self.collector = collector
-        self.buffer = EventBuffer()
-        self.resumed = resumed
-        """The pending calls and decisions of an earlier run. None if this run does not resume a run."""
-        self._judge = judge
-        self._argument_rules = argument_rules
-        self._observation: Observation | None = None
+    machine: StreamMachine
+    steps: StepRunner
+    collector: Collector
+    judge: JudgeStage | None
+    argument_rules: ArgumentRules | None
+    resumed: Resumption | None
+    """The pending calls and decisions of an earlier run. None if this run does not resume a run."""
+    buffer: EventBuffer = field(default_factory=EventBuffer, init=False)
+    logged: LoggedRun | None = field(default=None, init=False)
+    """The state of the run in its log, if this stream continues a run. None otherwise."""
+    opening: list[UIEvent] = field(default_factory=list, init=False)
+    """The first events of a run that continues. Other runs begin with `start`."""
+    _lost_trace: str = field(default="", init=False)
+    """The `traceparent` of the lost run that this run continues."""
+    _observation: Observation | None = field(default=None, init=False)
+    _recorded_size: int = field(default=0, init=False)
+    """The size in bytes of the events since `emit` last called `collect`, without small texts."""
+    _scope: anyio.CancelScope | None = field(default=None, init=False)
+    """Cancelling it stops the run. None before `begin`."""
+    _stop_reason: Stop = field(default="time_limit", init=False)
+
+    def __post_init__(self) -> None:
         # The stages between the machine and the buffer. A stage may buffer events and return them from a later call.
-        self._stages: list[JudgeStage | Observation] = [] if judge is None else [judge]
-        self._recorded = collector.recorded
-        self._recorded_size = 0  # size in bytes of the events since `emit` last called `collect`, without small texts
-        self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
-        self._stop_reason: Stop = "time_limit"
-        self.logged: LoggedRun | None = None
-        """The state of the run in its log, if this stream continues a run. None otherwise."""
-        self.opening: list[UIEvent] = []
-        """The first events of a run that continues. Other runs begin with `start`."""
-        self._lost_trace = ""  # the `traceparent` of the lost run that this run continues
+        self._stages: list[JudgeStage | Observation] = [] if self.judge is None else [self.judge]
+        self._recorded = self.collector.recorded
 
     def open(self) -> AbstractContextManager[None]:
         """Allow reading from the buffer, and emit the first events: `start`, or the events in `opening`.
@@ -528,8 +524,8 @@ class StreamRun:
         self._scope = tools.cancel_scope
         if (seconds := self.steps.guards.begin(now := anyio.current_time())) is not None:
             self._scope.deadline = now + seconds
-        if self._judge is not None:
-            self._judge.begin(tools, self.emit, self._refuse)
+        if self.judge is not None:
+            self.judge.begin(tools, self.emit, self._refuse)
 
     # These methods pass events to the consumer.
 
@@ -549,10 +545,10 @@ class StreamRun:
         if len(self._recorded) >= BATCH or self._recorded_size > LARGE:
             self.collector.collect()
             self._recorded_size = 0
-        if self._argument_rules is not None:  # after recording: the result holds the original arguments
-            events = [*map(self._argument_rules.show, events)]
+        if self.argument_rules is not None:  # after recording: the result holds the original arguments
+            events = [*map(self.argument_rules.show, events)]
         is_full = self.buffer.put(events, size)
-        return is_full or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
+        return is_full or self.collector.is_too_large or (self.judge is not None and self.judge.is_behind)
 
     async def send(self, event: UIEvent) -> None:
         """Emit an event of a tool.
@@ -563,8 +559,8 @@ class StreamRun:
         if type(event) is not Progress:
             self.emit((event,))
             return
-        if self._judge is not None:
-            self._judge.gate.set_seq(event)  # the judge drops events, so the seqs change
+        if self.judge is not None:
+            self.judge.gate.set_seq(event)  # the judge drops events, so the seqs change
         self.buffer.put((event,), weigh(event))
         await self.wait_for_room()
 
@@ -573,8 +569,8 @@ class StreamRun:
         if self.collector.is_too_large and self._scope is not None and not self._scope.cancel_called:
             self._stop_reason = "size_limit"
             self._scope.cancel()
-        if self._judge is not None:
-            await self._judge.catch_up()
+        if self.judge is not None:
+            await self.judge.catch_up()
         await self.buffer.wait_for_room()
 
     async def wait_for_judge(self) -> None:
@@ -582,13 +578,13 @@ class StreamRun:
 
         If the judge refuses a piece, this never returns: the run is cancelled.
         """
-        if self._judge is not None:
-            await self._judge.wait_for_decisions()
+        if self.judge is not None:
+            await self.judge.wait_for_decisions()
 
     @property
     def unapproved_text(self) -> str:
         """The text that waits for a decision of the judge; empty without a judge."""
-        return "" if self._judge is None else self._judge.gate.text
+        return "" if self.judge is None else self.judge.gate.text
 
     def _refuse(self) -> None:
         self.machine.end_run(GUARD)
@@ -665,7 +661,7 @@ class StreamRun:
 
         Without a judge, `end` emits the last events.
         """
-        if self._judge is not None:
+        if self.judge is not None:
             self.emit(self.machine.close())
 
     def end(self, failure: str | None) -> None:
@@ -695,6 +691,6 @@ class StreamRun:
 
     def _close_judge(self) -> None:
         """Stop the judge, and drop the text that it has not approved."""
-        if self._judge is not None:
-            self._judge.end()
+        if self.judge is not None:
+            self.judge.end()
             self.emit(())

@@ -457,13 +457,16 @@ async def test_unknown_runs_cannot_be_resumed() -> None:
     """The message says whether to name a run, or that the server keeps none."""
     async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
         await say(client, {"resume": 0})
-        expected = {"code": "run_not_found", "message": "This connection has no run to resume; name a run with run_id."}
+        missing = "This connection has started no run outside of a `conversation`."
+        expected = {"code": "run_not_found", "message": f"{missing} Send a `run_id`, or a message."}
         assert [{"error": expected}] == await hear(client, "error")
-    expected["message"] = "Only the last run of this connection can be resumed."
     async with talking(answering("a")) as client:
-        for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
-            await say(client, frame)
-            assert [{"error": expected}] == await hear(client, "error")
+        await say(client, {"resume": 0})
+        assert [{"error": expected}] == await hear(client, "error")
+        missing = "The server does not look up runs by their `run_id`, because `serve_websocket` has no `runs`."
+        expected["message"] = f"{missing} Leave out `run_id` to resume the last run of this connection."
+        await say(client, {"resume": 0, "run_id": "r"})
+        assert [{"error": expected}] == await hear(client, "error")
 
 
 async def test_a_websocket_of_litestar() -> None:

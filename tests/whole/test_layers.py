@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "gateway.metrics": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
     "gateway.service": {
-        *("outputs", "recording", "serving", "stream", "gateway", "gateway.metrics", "gateway.delivery")
+        *("events", "outputs", "recording", "serving", "gateway", "gateway.metrics", "gateway.delivery")
     },
     "runs": {"loading", "serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
