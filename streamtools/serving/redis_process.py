@@ -88,8 +88,6 @@ class RedisProcess:
         self._may_have_lost_events = False  # whether to compare the feeds with the server, which may have lost events
         self._last_message_id = "0-0"
         self._last_release_id = "$"
-        self._is_woken = False  # whether a `wake` message was sent since the last blocking read began
-        self._claiming: set[str] = set()  # the keys of runs that are being taken over
 
     async def run(self) -> None:
         """Run the three tasks.
@@ -152,7 +150,7 @@ class RedisProcess:
         if self.leased.get(run.key) is run:
             del self.leased[run.key]
             if run.key in self._feeds:
-                self._tasks.start_soon(self._wake_listener)
+                self._wake_listener()
 
     def write_soon(self, run: LeasedRun) -> None:
         """Schedule a run for writing. Ignores a fenced run, because another `LeasedRun` may have its key by now."""
@@ -226,7 +224,7 @@ class RedisProcess:
             if new and new[0].seq == feed.last + 1:
                 feed.add(new, run.epoch)
             if not self._is_fed_here(feed):
-                await self._wake_listener()
+                self._wake_listener()
 
     async def _reclaim(self, run: LeasedRun) -> None:
         """Claim a run of this process again, because the server has refused a write or has lost data.
@@ -279,18 +277,14 @@ class RedisProcess:
         args = ("XRANGE", self.server.keys.of_run(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.server.retry(*args, seconds=self._settings.max_outage))
 
-    async def follow(self, key: str, state: RunState) -> Feed:
+    def follow(self, key: str, state: RunState) -> Feed:
         """Return the feed of a run, and count the caller as a reader. `state` is the current state of the run."""
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = Feed(key, self.server.keys.of_run(key).log.encode(), state)
         feed.readers += 1
         if feed.readers == 1 and not self._is_fed_here(feed):
-            try:
-                await self._wake_listener()
-            except BaseException:
-                self.leave(feed)
-                raise
+            self._wake_listener()
         return feed
 
     def leave(self, feed: Feed) -> None:
@@ -307,19 +301,12 @@ class RedisProcess:
         run = self.leased.get(feed.key)
         return run is not None and run.written == feed.last
 
-    async def _wake_listener(self) -> None:
+    def _wake_listener(self) -> None:
         """Make the listener read the logs of the current feeds.
 
         During an outage the message is not sent: the listener reads these logs when the server is back.
         """
-        if not self._is_woken:
-            self._is_woken = True
-            try:
-                await self.messages.send(self.id, {"kind": "wake"})
-            except BaseException as error:
-                self._is_woken = False
-                if not isinstance(error, Exception):
-                    raise
+        self.in_background(self.messages.send, self.id, {"kind": "wake"})
 
     def _check_feeds(self, is_long: bool) -> None:
         """Request a comparison of the feeds with the server. After a long outage, make their readers raise an error."""
@@ -340,7 +327,6 @@ class RedisProcess:
             self._may_have_lost_events = False
         feeds = {feed.stream: feed for feed in self._feeds.values() if not self._is_fed_here(feed)}
         messages, released = self.server.keys.of_process(self.id).encode(), self.server.keys.released.encode()
-        self._is_woken = False
         block = min(self._settings.lease / 3, _MAX_LISTEN_S)
         positions = (self._last_message_id, self._last_release_id, *(f"{feed.last}-0" for feed in feeds.values()))
         options = ("COUNT", 500, "BLOCK", milliseconds(block))
@@ -401,15 +387,12 @@ class RedisProcess:
                     run.on_read()
 
     async def _take_over(self, key: str) -> None:
-        if key in self.leased or key in self._claiming:
+        if key in self.leased:
             return
-        self._claiming.add(key)
         try:
             await self._on_expired(self, key)
         except Exception as error:  # this or another process tries again when it finds the lease expired
             log.warning("run_not_taken_over", **loggable(error), reason=reason_of(error))
-        finally:
-            self._claiming.discard(key)
 
 
 class Feed:

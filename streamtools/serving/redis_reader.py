@@ -23,7 +23,7 @@ async def read_run(
         raise RunNotFound("This run does not exist, or is no longer kept.")
     if state.is_over and after == state.last:
         return
-    feed = await process.follow(key, state)
+    feed = process.follow(key, state)
     try:
         losses = feed.losses
         needs_resync = not state.first - 1 <= after <= state.last
