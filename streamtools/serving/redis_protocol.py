@@ -41,7 +41,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streamtools.serving.event_log import log_key
-from streamtools.serving.run import NEXT
+from streamtools.serving.run import chain_of
 
 
 class RunKeys(NamedTuple):
@@ -100,11 +100,9 @@ class Keys:
         meta of each run that it continues are last.
         """
         names = [self.running, *self.of_owner(owner)]
-        while True:
-            names += self.of_run(log_key(owner, run_id))[:2]
-            if not run_id.endswith(NEXT):
-                return names
-            run_id = run_id.removesuffix(NEXT)
+        for each in reversed(chain_of(run_id)):
+            names += self.of_run(log_key(owner, each))[:2]
+        return names
 
 
 class RunState(NamedTuple):

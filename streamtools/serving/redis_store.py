@@ -44,7 +44,7 @@ from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import read_run
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
-from streamtools.serving.run import NEXT, Run
+from streamtools.serving.run import NEXT, Run, chain_of
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is_ending, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
@@ -333,7 +333,9 @@ class RedisStore(Checked):
             recorded: dict[str, Entry] | None = None
             if self._ledger is not None:
                 await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
-                recorded = await self._entries_of(run_id)
+                recorded = {}
+                for each in chain_of(run_id):
+                    recorded |= await entries_of(self._ledger, each)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += page
@@ -351,12 +353,6 @@ class RedisStore(Checked):
         _add_events(process, leased, closing)
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(StoredEnd(result))
         process.write_soon(leased)
-
-    async def _entries_of(self, run_id: str) -> dict[str, Entry]:
-        """Return the calls of a run in the ledger, and those of the waiting runs that it continues."""
-        assert self._ledger is not None
-        earlier = await self._entries_of(run_id.removesuffix(NEXT)) if run_id.endswith(NEXT) else {}
-        return earlier | await entries_of(self._ledger, run_id)
 
     async def _continue(self, process: RedisProcess, leased: LeasedRun, lost: LostRun) -> bool:
         """Start a run that continues a lost run, if `recover` or `resume` returns a stream.

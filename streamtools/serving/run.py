@@ -56,6 +56,12 @@ _STOPPED = Deny(STOPPED)
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
+def chain_of(run_id: str) -> list[str]:
+    """Return the ids of the waiting runs that a run continues, the first one first, and then the id of the run."""
+    first = run_id.rstrip(NEXT)
+    return [first + NEXT * count for count in range(len(run_id) - len(first) + 1)]
+
+
 class Place(Protocol):
     """Stores the runs that wait for decisions, and the decisions: a `RedisStore` or `WaitingRuns`."""
 
