@@ -238,8 +238,6 @@ class Runs(Checked, AsyncOnly):
 
     def _take_over(self, stream: Startable, lost: LostRun) -> Run:
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
-        if (run_id := getattr(stream, "run_id", None)) != lost.id:
-            raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
         run = self._continuation(stream, lost)
         self._forget(run.journal.key)  # if this process had lost the run
         self._admit(run)
@@ -247,6 +245,10 @@ class Runs(Checked, AsyncOnly):
         return run
 
     def _continuation(self, stream: Startable, lost: LostRun) -> Run:
+        """Return the run of a stream that continues `lost`. Raises TypeError for the stream of another run."""
+        if (run_id := getattr(stream, "run_id", None)) != lost.id:
+            advice = "Make it with `continue_from=lost` in `recover`, and with `resume=run` in `resume`."
+            raise TypeError(f"The chat must continue the run {lost.id!r}, but its run_id is {run_id!r}. {advice}")
         return self._new_run(stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, lost=lost)
 
     async def _resume_lost(self, lost: LostRun) -> Startable:
@@ -258,20 +260,13 @@ class Runs(Checked, AsyncOnly):
         return await self._resumed(run, lost)
 
     async def _resumed(self, run: Run, log: LostRun) -> Startable:
-        """Call `resume` with a waiting run, and return the chat that continues the run.
-
-        The chat begins with the events in `log`. Raises TypeError if `resume` returns the chat of another run.
-        """
+        """Call `resume` with a waiting run, and return the chat that continues the run after the events in `log`."""
         assert self._resume is not None
         run.next_log = log
         try:
-            stream = await awaited(self._resume(run))
+            return await awaited(self._resume(run))
         finally:
             run.next_log = None
-        if getattr(stream, "run_id", None) != run.next_id:
-            await close(stream)
-            raise TypeError("`resume` must return a chat with the argument `resume=run`.")
-        return stream
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run of the user `owner`, or the run that continues it (the continuation).
@@ -407,8 +402,8 @@ class Runs(Checked, AsyncOnly):
                 return followed
             log = await run.log_for_next()
             stream = await self._resumed(run, log)
-            started = self._continuation(stream, log)
             try:
+                started = self._continuation(stream, log)
                 await self._start(started)
             except BaseException as error:
                 await close(stream)
