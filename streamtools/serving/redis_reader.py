@@ -17,7 +17,10 @@ from streamtools.serving.redis_process import RedisProcess
 async def read_run(
     process: RedisProcess, key: str, after: int, before_done: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncGenerator[UIEvent]:
-    """Yield the events of a run after the seq `after`, as `EventLog.read` describes. Await `before_done()` before `done`."""
+    """Yield the events of a run after the seq `after`. `EventLog.read` describes this.
+
+    `before_done` is a function that is awaited before `done` is yielded.
+    """
     state = await process.server.run_state(key)
     if not state.epoch:
         raise RunNotFound("This run does not exist, or is no longer kept.")
