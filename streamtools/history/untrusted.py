@@ -57,7 +57,7 @@ IN_SCHEMA = frozenset({
 In the schema of a tool, every text is neutralized. `restore` removes the joiners from the arguments of calls."""
 
 _OPTIONS = ("options", "generationConfig", "generation_config", "inferenceConfig")
-"""The objects in a body that contain fields of the body."""
+"""The names of objects in a body. The same fields are exempt in them as in the body itself."""
 _ANSWER_FORMATS = (
     "response_format", "text", "format", "output_config", "output_format", "json_schema", "guided_json",
     "structured_outputs", "responseSchema", "responseJsonSchema",
@@ -83,7 +83,10 @@ def neutralize_words(history: Iterable[Message], dialects: Sequence[Dialect]) ->
 
 
 def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
-    """Neutralize the body of a request, except the fields in `IN_BODY`, such as the messages. Return the body."""
+    """Neutralize the body of a request, except the fields in `IN_BODY`, such as the messages. Return the body.
+
+    Without `dialects`, the body is returned unchanged.
+    """
     return _neutralize(body, dialects, _Visitor.visit_body) if dialects else body
 
 
@@ -170,7 +173,7 @@ class _Visitor:
                 exempt |= {"text", "parts", "extra"}
             case Thought():
                 visitor = _Visitor(self._change, in_thought=True)
-            case ToolCall():  # all arguments are restored, also URLs
+            case ToolCall():  # `restore` removes joiners from URLs in arguments, but not percent-encoding
                 visitor = _Visitor(lambda text, name: self._change(text, "arguments"))
             case User(str() as text) if not self._words:
                 visitor = self._except([text])
@@ -216,9 +219,9 @@ def _neutralize_file(kind: str, data: str, dialects: Sequence[Dialect]) -> str:
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:
-    """Return a URL of the same resource without reserved text. Joiners would change the resource.
+    """Return a URL of the same resource without reserved text after the host. Reserved text in the host remains.
 
-    So a character of each reserved text is percent-encoded.
+    Joiners would change the resource. So a character of each reserved text is percent-encoded.
     """
     if not joiner_positions(url, dialects):
         return url

@@ -35,8 +35,8 @@ _NOT_RUN = "the provider could not read the call, and it was not run"
 class ChosenCalls(NamedTuple):
     """The result of `Turn.choose_calls`.
 
-    `calls` are the calls of the turn that are used. `events` reject the other calls. `malformed` is the number of
-    malformed calls.
+    `calls` are the calls of the turn that are used. `events` reject the other calls, and may include a warning.
+    `malformed` is the number of malformed calls.
     """
 
     calls: list[ToolCall]
@@ -117,7 +117,10 @@ class Turn:
         return self.parse(text)
 
     def release_text(self) -> list[UIEvent]:
-        """Return the buffered text. Call this before an item of the provider. No marker continues after the item."""
+        """Return the buffered text. A marker that has begun in it does not continue in the next text.
+
+        Called before a `Raw` event, so that the text is shown before the event.
+        """
         return self._with_output(self.parser.release()) if self.parser.pending else []
 
     def filter(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
@@ -148,8 +151,8 @@ class Turn:
         """Prepare for another model, which continues the turn.
 
         `shown` is the text of the turn that was shown. Complete calls in the text are kept, and all other calls are
-        rejected. If `shown` is None, all calls are rejected. Returns the events that reject calls, and the text that
-        the next model continues.
+        rejected. If `shown` is None, or if the text with its calls cannot be restored, all calls are rejected. Returns
+        the events that reject calls, and the text that the next model continues.
         """
         events = self.discard()
         kept = self.parser.calls
@@ -166,7 +169,7 @@ class Turn:
         return events, written
 
     def find_calls(self, generation: str) -> list[UIEvent]:
-        """Return the events of the calls in `generation`, the text of a model that the provider could not read."""
+        """Return the events of the calls in `generation`, which is a text that the provider could not parse."""
         options: ParserKeywords = {**self._options, "in_reasoning": False}
         known = [item for id, item in DIALECTS.items() if item.auto is True or id in ("raw_json", "json_array")]
         dialects = {item.id: item for item in (*known, *self._enabled)}  # an enabled dialect may have a nonce
@@ -282,7 +285,8 @@ class Turn:
     def _replay(self, written: str, calls: Sequence[ToolCall]) -> str:
         """Make a new parser for the rest of the turn, and feed it the text `written`. The parser's events are dropped.
 
-        `calls` are the complete calls in the text. Returns the text, neutralized if it looks like other calls.
+        `calls` are the complete calls in the text. If the text looks like other calls, it is neutralized, and is not
+        fed to the parser. Returns the text.
         """
         options: ParserKeywords = {**self._options}
         options["in_reasoning"] = options.get("in_reasoning", False) and not written

@@ -24,7 +24,8 @@ _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 class UiTexts(Checked):
     """The sentence for each kind of event. Pass other sentences to translate them.
 
-    `{name}` in a sentence becomes the name of the tool, and `{message}` the message of the event.
+    `{name}` becomes the name of the tool, and `{message}` the message of the event. A sentence may contain only the
+    fields that its default contains.
     """
 
     waiting: str = "🔧 Waiting for tool call completion..."

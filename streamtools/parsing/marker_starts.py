@@ -1,7 +1,7 @@
 """Searches that find the next position at which a marker may begin or the Markdown context may change.
 
 Most text is ordinary: no marker begins in it, and it does not change the Markdown context. Even most line ends are
-ordinary. For each Markdown context, one regular expression finds the first position that may not be ordinary. Two
+ordinary. For each Markdown context, one regular expression finds the first position that is possibly not ordinary. Two
 measures make false stops rare. A marker is recognized by several first characters, not by one. A line end is skipped if
 the next line begins like ordinary text. If the text ends too early to decide, the search stops there.
 """
@@ -57,7 +57,7 @@ def _is_fixed(part: Part) -> bool:
 
 
 class MarkerStarts:
-    """The starts of the markers of a set of dialects, and searches for positions that may not be ordinary text."""
+    """The starts of the markers of several dialects, and searches for positions that are possibly not ordinary text."""
 
     def __init__(self, anywhere: Set[Start], line_start: Set[Start], in_code: Set[Start]) -> None:
         """Each argument holds the starts of markers: those recognized anywhere, at the start of a line, and in code."""
@@ -72,13 +72,13 @@ class MarkerStarts:
         Each of the other spaces is then tried as the beginning of a marker.
         """
         self.match_inline = _match(self._starts_inline)
-        """Matches if a marker may begin within a line or at the line feed that ends the line."""
+        """Matches at a position within a line, or at the line feed at its end, if a marker may begin there."""
         self.match_at_line_start = _match(self._all_starts)
         """Matches if a marker may begin after the indentation of a line."""
         self.line_begin = re.compile(self._line()).match
         """Matches the indentation, list markers and first character of a line that is ordinary text."""
         self.text_search = self._search(self._starts_inline, "`\\", _BLANK_LINES + self._line())
-        """Finds the first position that may not be ordinary text, outside of code and quotes."""
+        """Finds the first position that is possibly not ordinary text, outside of code and quotes."""
         self.match_in_code = self._on_first_use("match_in_code", lambda: _match(self._starts_in_code))
         """Matches if a marker may begin in code."""
         self.fence_line_begin = self._on_first_use("fence_line_begin", lambda: re.compile(self._fence_line()).match)
@@ -132,7 +132,10 @@ class MarkerStarts:
         return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
 
     def _ordinary(self, structure: Set[str]) -> str:
-        """Return a pattern for a character that begins no marker, and is neither white space nor in `structure`."""
+        """Return a pattern for a character that begins no marker, and is neither white space nor in `structure`.
+
+        It matches nothing if a marker may begin with a space or a tab.
+        """
         if self._all_starts.keys() & {" ", "\t"}:
             return "(?!)"
         never = structure | {first for first in self._all_starts if first.isspace()}

@@ -120,7 +120,7 @@ def explain(
 
 
 def _compared(request: RecordedRequest, fields: Collection[str], by_size: bool) -> dict[str, Any]:
-    """Return the values to compare. A body that is neither JSON nor text, or the size of a body, is in a dict."""
+    """Return the values to compare. Bytes are in a dict with the key `base64`, a size in one with `left_out`."""
     body = {"left_out": request.left_out} if by_size else request.body
     if not by_size and request.body_base64:
         body = {"base64": request.body_base64}

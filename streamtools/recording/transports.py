@@ -166,7 +166,7 @@ class RecordedStream(RecordedBytes):
 
 
 def _response_of(stream: Any) -> Any:
-    """Return `stream` or its attribute `response`, if that has `aiter_bytes()`. Returns None otherwise."""
+    """Return `stream` if it has `aiter_bytes()`. Otherwise return its attribute `response` if that has it, or None."""
     candidates = (stream, getattr(stream, "response", None))
     return next((each for each in candidates if callable(getattr(each, "aiter_bytes", None))), None)
 
@@ -191,8 +191,9 @@ class ExchangeFile:
     """A file of exchanges in the order of their requests. Thread-safe.
 
     The oldest open exchange is written while it is read. Later exchanges are buffered until the oldest exchange has
-    ended. If `target` is a path, the file is overwritten. A file object is not closed. If the file cannot be written,
-    the recording stops and `write_error` is the error, but the streams continue.
+    ended. If `target` is a path, the file is overwritten. A file object is not closed. If a write raises OSError, the
+    recording stops and `write_error` is the error, but the streams continue. If the file is closed before a stream, the
+    next read of the stream raises ValueError.
 
     Raises OSError for a path that cannot be opened, and ValueError for an invalid secret.
     """
@@ -330,7 +331,7 @@ def header_items(headers: Any) -> list[tuple[str, str]]:
 
 _Result = TypeVar("_Result")
 
-_AnyBase: Any = object  # `Any`, so that type checkers accept a subclass for clients of httpx and of httpx2
+_AnyBase: Any = object  # `Any`, so that type checkers accept the transports in clients of both libraries
 
 
 class ClientTransport(Checked, _AnyBase):  # type: ignore[misc] # see above
@@ -437,8 +438,8 @@ class RecordingTransport(ClientTransport):
     request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
     `clock` returns the time in seconds. A request that gets no response is also recorded.
 
-    If the file cannot be written, the recording stops, and `write_error` holds the error. The client still gets its
-    responses.
+    If a write to the file raises OSError, the recording stops, and `write_error` holds the error. The client still gets
+    its responses. Close the responses before the transport: reading a response after that may raise ValueError.
     """
 
     def __init__(self, inner: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> None:
@@ -479,22 +480,23 @@ class RecordingTransport(ClientTransport):
 class ReplayTransport(ClientTransport):
     """Answers each request with the first unplayed exchange that matches the request.
 
-    `path` is a recording with one or more exchanges, or a raw capture. `match` lists the fields that must be equal,
-    from "method", "url" and "body". It may also be a function `(sent, recorded) -> bool` of two requests. If a body was
-    not recorded, its size is compared. An exchange without a recorded request matches any request. `redact` holds the
-    secrets that were passed to the recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`,
-    the matching exchange that was played last is played again if no new exchange matches.
+    `path` is a recording with one or more exchanges, or a raw capture. `match` lists the fields that must be equal:
+    any of "method", "url" and "body". It may also be a function `(sent, recorded) -> bool` of two requests. If a body
+    was not recorded, its size is compared. An exchange without a recorded request matches any request. `redact` holds
+    the secrets that were passed to the recorder. A request without a match raises `UnrecordedRequest`. With
+    `repeat=True`, the matching exchange that was played last is played again if no new exchange matches.
 
     The response has the recorded status, headers and chunks. If the recorded connection broke or timed out, the replay
-    raises an exception after the same bytes: the recorded exception or, if the recording names no exception,
-    `httpx.ReadError` or `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after
-    that point. A client that continues to read then waits until its timeout expires.
+    raises an exception after the same bytes: the recorded exception if it is a transport error of the client's library,
+    otherwise the library's `ReadError` or `ReadTimeout`. If the recorded client closed the response, no more bytes
+    arrive after that point. A client that continues to read then waits until its timeout expires.
 
-    `options` are the options of `Playback` and apply to every exchange. `read_timeout` defaults to the read timeout of
-    the request.
+    `options` are the options of `Playback`, and apply to every exchange that has a response. To an exchange without a
+    response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request.
 
-    HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises them
-    again. The constructor raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
+    HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises the
+    first of these errors again. The constructor raises RecordingError for recordings that cannot be read, and
+    ValueError for invalid options.
     """
 
     def __init__(
@@ -527,7 +529,10 @@ class ReplayTransport(ClientTransport):
 
     @property
     def missed(self) -> list[str]:
-        """One message for each injected fault that was not reached. Raises RecordingError for an invalid recording."""
+        """One message for each injected fault that was not reached. Raises RecordingError for an invalid recording.
+
+        A stall is not reported if the reader closed the response before it.
+        """
         messages: list[str] = []
         for exchange, body in self._bodies:
             if (missed := body.missed()) is None:

@@ -46,8 +46,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
-"""The maximum number of stored transitions, in addition to one for each word. A transition is for a character or a
-piece of text, and takes some hundred bytes. The same number limits the cached results of `Automaton.classes`."""
+"""At most this number of transitions plus the number of words are stored. A transition is for a character or a piece of
+text, and takes some hundred bytes. This number also limits the cached results of `Automaton.classes`."""
 _BEGINNING: Final = 3
 """How many of the first characters of a literal are searched for. Two characters would occur in many words."""
 _MAX_SEARCHED: Final = 1000
@@ -152,7 +152,10 @@ class _WordList(NamedTuple):
     words: list[str]
     """The words in order. Each character stands for a class: its code is the `bit_length()` of the bit of the class."""
     states: list[int]
-    """A number for each word. The state of a prefix is its length plus the number of the first word with it."""
+    """A number for each word.
+
+    The state of a prefix is the number of the first word that begins with the prefix, plus the length of the prefix.
+    """
     after: int
     """The state after the last character of a word."""
     rule: int
@@ -370,9 +373,10 @@ class Automaton:
     ) -> tuple[list[tuple[int, int, int]], set[int], bool]:
         """Follow a candidate through all states that read no character.
 
-        Returns the entries of `_reads` for the states that read the next character, the rules whose matches end at this
-        position, and whether the candidate may continue. `before` and `now` are the classes of the characters before
-        and after the position. `now` is None if the next character has not arrived.
+        Returns an entry as in `_reads` for each state that reads the next character, the rules whose matches end here,
+        and whether the candidate may continue. An entry for a word has the class -1, because `follow` has already
+        compared the character. `before` and `now` are the classes of the characters before and after the position.
+        `now` is None if the next character has not arrived.
         """
         reads: list[tuple[int, int, int]] = []
         ends: set[int] = set()

@@ -70,7 +70,7 @@ class Runs(Checked, AsyncOnly):
     - `shutdown`: when it begins, no new run starts any more. The running runs have `drain` seconds to finish (default:
       0), or the `drain` of `shutdown`. Then the remaining runs are stopped. The end of the context also begins the
       shutdown. If an exception ends the context, the runs are stopped immediately.
-    - `grace` is the number of seconds that a stopped stream may take to close. Then it is cancelled.
+    - `grace`: in a shutdown, a stopped stream has that many seconds to close. Then it is cancelled.
     - `resume` gets a waiting run when all its calls are decided or have expired, and returns the chat that continues
       the run. If `resume` fails, the next request for the run tries again. When the last question has expired, the
       process in which the run waited also tries, at intervals.

@@ -5,7 +5,8 @@ in a thread. Each value that a generator yields is reported as progress, except 
 generator is its return value, or the last value that it yielded if it returns None.
 
 A thread that runs code of the tool cannot be stopped. If its call ends early, the thread is abandoned. It is counted
-until it ends. Its late result is dropped, and this is logged. A thread that waits at a yield ends there instead.
+until it ends. Its late result is dropped, and this is logged. A thread that waits at a yield is not abandoned: it ends
+there.
 
 Invalid arguments raise `ToolInputError`. An invalid result raises `ToolOutputError`. A timeout raises `ToolTimeout`.
 Any other failure of the tool raises `ToolFailed`. An exception of `report` and a cancellation of the current task
@@ -50,8 +51,9 @@ class Threads:
 class Thread:
     """The state of the thread of one call.
 
-    `is_working` is True while the thread runs the tool, except while it waits at a yield. `is_stopped` is True after
-    the call has failed or was cancelled. `is_abandoned` is True if the thread was working at that time.
+    `is_working` is True while the thread runs the tool, except while it waits at a yield. `is_stopped` is True if the
+    call failed or was cancelled before the thread returned a result. `is_abandoned` is True if the thread was working
+    at that time.
     """
 
     threads: Threads

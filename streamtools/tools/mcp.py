@@ -3,7 +3,8 @@
 The session may come from any SDK. Any object with the methods `list_tools` and `call_tool` works. The returned objects
 must have the field names of the protocol (https://modelcontextprotocol.io/specification, "Tools"), in camel case or in
 snake case: `inputSchema` or `input_schema`. In tool names, characters that providers refuse are replaced. A structured
-result is returned as plain JSON values. The error messages of the server are sent to the model.
+result is returned as plain JSON values. The text of a result that is marked as an error is sent to the model. The text
+of an exception of the session is not sent.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class MCPSession(Protocol):
 async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
     """Return the tools of a server, in the order of the server. `options` apply to all of them.
 
-    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name with
-    an added digest is taken, too. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of
-    names, descriptions and schemas. This is logged once. Pages after the first 1,000 are not read. Raises session
-    errors.
+    `prefix` is prepended to each name. A digest is added to a name that is already taken. A tool is skipped and logged
+    if this name is also taken, or if providers refuse its schema. All tools after the first 1,000 are skipped, and so
+    are all after 1 MiB of JSON of names, descriptions and schemas. This is logged once. Pages after the first 1,000 are
+    not read. Raises the errors of the session.
     """
     tools: dict[str, Tool] = {}
     count, remaining = 0, _MAX_LENGTH
@@ -94,14 +95,17 @@ async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:
         if not cursor:
             return
         cursor_argument = {"cursor": cursor}
-        if "params" in inspect.signature(session.list_tools).parameters:  # version 2 of the SDK `mcp`
+        if "params" in inspect.signature(session.list_tools).parameters:  # newer versions of the SDK `mcp`
             from mcp.types import PaginatedRequestParams
 
             cursor_argument = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
 def _valid_name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. If `name` would be empty, too long or already in `tools`, add a digest."""
+    """Return `prefix + name` as a valid name for a tool.
+
+    A digest is added if the name would be empty, too long or already in `tools`.
+    """
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in tools:
         return made

@@ -3,9 +3,9 @@
 The text of the answer is written when it arrives. Other events are written on separate lines with signs and colors: a
 call at the position where the model wrote it, results of tools, warnings and errors.
 
-A blank line separates two blocks of different kinds. An event always starts on a new line. After an added blank line or
-the line of an event, up to two leading line feeds of the text are skipped. Otherwise, only control characters of the
-text are changed.
+A blank line separates two blocks of different kinds. An event always starts on a new line. After an added blank line,
+up to two leading line feeds of the text are skipped, and after the line of an event, one. Otherwise, only control
+characters of the text are changed.
 """
 
 from __future__ import annotations

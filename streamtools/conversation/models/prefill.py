@@ -5,7 +5,7 @@ Servers that are not in the list refuse this message, or treat it as a complete 
 
     vllm       parameters of chat completions (docs.vllm.ai, OpenAI-compatible server)
     sglang     the same parameters as vllm (docs.sglang.ai, OpenAI APIs)
-    llama.cpp  ggml-org/llama.cpp pull requests 13174 and 23012; repeats the prefill before pull request 23089
+    llama.cpp  ggml-org/llama.cpp pull requests 13174 and 23012; builds before 23089 repeat the prefill
     deepseek   api-docs.deepseek.com, guide to chat prefix completion; only in URLs below `/beta`
     mistral    docs.mistral.ai, field `prefix` of the assistant message; repeats the prefill
     anthropic  platform.claude.com, prefill; only models before 4.6, without thinking, no white space at the end
