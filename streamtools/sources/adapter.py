@@ -277,8 +277,6 @@ class PairJoiner:
     U+FFFD. Set `half` to an empty string if the provider repeats the whole text.
     """
 
-    __slots__ = ("half",)
-
     def __init__(self) -> None:
         self.half = ""
 

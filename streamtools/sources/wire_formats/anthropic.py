@@ -41,8 +41,6 @@ _DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes dire
 class _Block(OpenCall):
     """A content block that has started and not stopped. If its `key` is not empty, the block is a call."""
 
-    __slots__ = ("item", "kind")
-
     def __init__(self, kind: str, key: str, data: dict[str, Any]) -> None:
         given = data.get("input")  # the whole arguments, or {} if they arrive in deltas
         given = None if given in ("", {}) else given
