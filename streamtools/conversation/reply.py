@@ -1,7 +1,7 @@
 """`Reply`: a model's reply to one request, as a source of events.
 
-The request is sent when the first event is read, so a reply that is never read sends nothing. Serializing a long
-history would block the event loop, so a worker thread serializes it.
+The request is sent when the first event of the answer is read, so a reply that is never read sends nothing. Serializing
+a long history would block the event loop, so a worker thread does this for an `HTTPModel`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ModelSource:
 
     @property
     def origin(self) -> Origin:
-        """The format, host and model that produce the events."""
+        """The format, host and model of the events."""
         return origin_of(self.model)
 
     @property

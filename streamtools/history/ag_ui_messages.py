@@ -1,8 +1,8 @@
 """Reads the messages that clients of AG-UI post.
 
 They are like OpenAI's messages with other field names, and each has an id. All of their content comes from a client and
-is not trusted. Reasoning that its provider has not signed or encrypted is kept as plain text only. Activity
-messages are for the interface and are ignored. An `encryptedValue` that this library wrote contains the format of its
+is not trusted. Reasoning is kept as plain text only, unless its provider has signed or encrypted it. Activity messages
+are for the interface and are ignored. An `encryptedValue` that this library wrote contains the format of its
 provider (see `outputs/front_end.py`). Any other `encryptedValue` is ignored: its provider is unknown, and a different
 provider would refuse it in every later request.
 
@@ -33,7 +33,10 @@ def is_message(message: Mapping[str, Any]) -> bool:
 
 
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a message to the history of `reader`. Raises ValueError for a system message that is not allowed."""
+    """Add a message to the history of `reader`.
+
+    Raises ValueError for a system message that is not allowed, and for a key that looks like a typing error.
+    """
     content = message.get("content")
     if message["role"] != "activity":
         refuse_misspelled_keys(message, "ag-ui")

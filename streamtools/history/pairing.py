@@ -28,8 +28,8 @@ def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> l
     """Return the history with the results of each turn in one `Results` message directly after the turn.
 
     The results of native calls come first, in the order of the calls. Messages between a turn and its results are moved
-    after the results. Raises ValueError if the last turn before the result of a native call does not contain the call,
-    or if a native call has two results.
+    after the results. Raises ValueError if the result of a native call does not belong to the turn before it, or if a
+    native call has two results.
     """
     paired: list[Message] = []
     turn = _TurnResults(Assistant())

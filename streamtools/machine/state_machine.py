@@ -107,7 +107,7 @@ class Ending:
     """
 
     complete: bool = False
-    """True if the provider has completed the run."""
+    """True if the run is complete: no further answer of the provider is expected."""
     requested: bool = False
     """True after another request was sent, until the first event of its answer arrives."""
     failed: bool = False
@@ -131,8 +131,8 @@ class Ending:
     def end_turn(self, event: ProviderCompleted, finish: str | None, has_gap: bool) -> None:
         """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
-        If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing, and
-        the provider's reason may have been in it. The reason is then "other", so that no call runs.
+        If the provider gives no reason, the reason is "stop". With `has_gap=True`, it is then "other", so that no call
+        runs: a part of the stream is missing, and the provider's reason may have been in it.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and has_gap and event.raw_finish_reason is None and finish is None:
@@ -221,7 +221,7 @@ class StreamMachine:
         self.awaits_outcomes = False
         """True while a complete turn has calls to execute. The caller must then call `end_step` after they have run."""
         self.stopped = False
-        """True if the machine has ended the run or the turn itself. The caller should then close the source."""
+        """True if the machine, not the provider, has ended the run or the turn. The caller should close the source."""
         self.ended_step: EndedStep | None = None
         """The last step that ended without a fault. The caller checks its limits, and then sets this to None."""
         self._self_contained, self._execute = self_contained, execute
@@ -284,8 +284,8 @@ class StreamMachine:
 
         A call that the model was still writing ends with an error with this `code` and `message`.
 
-        If the turn of the open step is complete, the calls that have no outcome become runnable. Otherwise the turn is
-        open again, and the caller must call `switch_model`.
+        If the turn of the open step is complete or the run has failed, the calls that have no outcome become runnable.
+        Otherwise the turn is open again. To continue the run, the caller must then call `switch_model`.
         """
         self._started, self._step, self.usage = logged.seq > 0, logged.steps, logged.usage
         self._ending.finish, self._ending.complete = logged.finish_reason, not logged.awaits_answer
@@ -337,7 +337,7 @@ class StreamMachine:
     def end_run(self, why: str) -> None:
         """Stop the run, because a step has reached a limit or a judge has refused text. Later events are ignored.
 
-        `why` becomes the finish reason.
+        `why` becomes the finish reason if nothing has stopped the run before.
         """
         self.stopped = True
         self._ending.stop(why)
@@ -345,8 +345,8 @@ class StreamMachine:
     def stop(self, why: str) -> list[UIEvent]:
         """Stop the run inside a turn, because of a limit. Later events are ignored, and no more calls run.
 
-        `why` becomes the finish reason. A run that has failed or is complete keeps its reason. Returns the last events
-        of the turn and its step.
+        `why` becomes the finish reason. A run that has failed, was stopped or is complete keeps its reason. Returns the
+        last events of the turn and its step.
         """
         self.stopped = True
         if not (self.closed or self._ending.failed or self._is_complete):
@@ -354,7 +354,10 @@ class StreamMachine:
         return self.number_all(self._start() + self._break_off_turn() + self._end_step())
 
     def close(self) -> list[UIEvent]:
-        """Return the last events. Call this when the transport ends. A run that is not complete ends with an error."""
+        """Return the last events. Call this when the transport ends.
+
+        A run that is neither complete nor stopped ends with an error.
+        """
         if self.closed:
             return []
         events = self._start() + self._end_step()
@@ -442,7 +445,7 @@ class StreamMachine:
         return self._turn.native.salvaged
 
     def clean(self, event: UIEvent) -> UIEvent:
-        """Return `event` with the text rules applied to its texts. Other code has created this event."""
+        """Return `event` with the text rules applied to its texts."""
         return self._turn.parser.redact(event)
 
     def without_matches(self, value: Any) -> Any:
@@ -521,7 +524,7 @@ class StreamMachine:
         return [*events, StepStart(self._step, format=format)]
 
     def _feed_with_rules(self, event: SourceEvent) -> list[UIEvent]:
-        """Read an event of a turn with text rules. An event that is not text ends a match."""
+        """Read an event of a turn with text rules. An event that is neither text nor usage ends a match."""
         turn = self._turn
         if isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
             return self._feed_turn(event)
@@ -564,7 +567,7 @@ class StreamMachine:
                 return events
 
     def _stop_turn(self) -> list[UIEvent]:
-        """End the turn at a call or a match that stops it. The rule of a match has its own finish reason."""
+        """End the turn at a call or a match that stops it. After a match, `_end_turn` replaces the finish reason."""
         self._ending.complete = self.stopped = True
         return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
 

@@ -25,7 +25,7 @@ the opener or tag. These characters belong to the marker.
 # The kind of a position is a sum of these bits. The module `markdown` defines two more, LINE_START and IN_CODE.
 START = 4  # only white space precedes the position in the message
 AFTER_CALL = 8  # only white space separates the position from the call before it
-CALLS_ONLY = 16  # only markers of calls are recognized, but not tags, nor tool results that the model wrote itself
+CALLS_ONLY = 16  # only markers of calls are recognized: no tags, and no tool results that the model wrote itself
 ANY_CALL = 32  # a call precedes the position in the message
 _INDENT = Some(r" \t", 1, 32)
 _UNMARKED = "JSON of a declared tool without a marker is text"
@@ -124,7 +124,10 @@ class DialectSet:
 
 
 def _find_near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple[str, ...]) -> NearMisses:
-    """Return the near misses of `dialects`. `calls` are their call markers, and `names` the declared tools."""
+    """Return the near misses of `dialects`. `calls` are the call markers of the enabled dialects.
+
+    `names` are the declared tools.
+    """
     code = [
         (
             Marker(entry.marker.parts + entry.marker.ahead, where=entry.marker.where, not_after=entry.marker.not_after),
@@ -160,7 +163,8 @@ def _anywhere(opener: Opener) -> Opener:
     """Return an opener that is also recognized after prose, for the option `calls_at="anywhere"`.
 
     An opener that begins with a brace or bracket is then recognized anywhere. A fence or a Python call is recognized at
-    the start of a line. Other openers are unchanged. They begin with a word or a semicolon. In prose, both are common.
+    the start of a line. Other openers are unchanged. Those with `where="start"` begin with a word, a semicolon or an
+    arrow, which are common in prose.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):
@@ -177,7 +181,7 @@ def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
 
 
 def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
-    """Return the markers of calls in reasoning."""
+    """Return the markers of a run of calls in reasoning: tags, then openers of calls."""
     openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
     for entry in entries:
         (owner, _, spaces), marker = entry.meaning, entry.marker

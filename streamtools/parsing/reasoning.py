@@ -53,14 +53,14 @@ class ReasoningTags:
     """The opening tags of reasoning. Each tag has a `ReasoningEnd`, which finds the end of the reasoning after it."""
 
     def __init__(self, run: RunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
-        """`run` holds the markers of calls in reasoning.
+        """`run` holds the markers that may occur in a run of calls.
 
         `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags with
         `where="start"` are matched here, like the default tags. `DialectSet` matches the others. Reasoning that the
         prompt template has opened may end with any of the closing tags.
 
-        A closing tag in the position of an opening tag is hidden. The template may have opened the reasoning, or a call
-        may have ended the reasoning early.
+        A default closing tag in the position of an opening tag is hidden. The template may have opened the reasoning,
+        or a call may have ended the reasoning early.
         """
         self._run = run
         at_start = [tag for tag in dialect_tags if tag.where == "start"]
@@ -110,11 +110,11 @@ class ReasoningEnd:
     ) -> None:
         """`tags` are the closing tags, which are hidden. The reasoning also ends before one of the texts `before`.
 
-        `run` holds the markers of calls. `opening` is the opening tag that a model may repeat, if the template has
-        already written it.
+        `run` holds the markers that may occur in a run of calls. `opening` is the opening tag that a model may repeat,
+        if the template has already written it.
         """
         self.opening = opening
-        # Shortest first: the tag that is complete first is matched.
+        # The shortest first, so that a tag is matched as soon as it is complete.
         self._tags = sorted(set(tags), key=lambda tag: len(tag.parts_pattern()))
         self._before = list(dict.fromkeys(before))
         self._run = run
@@ -154,7 +154,7 @@ class ReasoningEnd:
             "|".join(marker.search_pattern() for marker in markers) or "(?!)"
             for markers in (self._before, self._run_openers)
         )
-        # The first branch is a fast path: most characters begin no end.
+        # The lookahead at the beginning is a fast path: most characters begin no end.
         begins = "[" + re.escape("".join(sorted(self._firsts))) + "]"
         return re.compile(rf"(?={begins})(?:({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\Z)").search
 
@@ -164,7 +164,7 @@ class ReasoningEnd:
         return re.compile("[" + re.escape("".join(sorted(self._firsts))) + "]").search
 
     def ends_in_call_marker(self, text: str, at: int) -> bool:
-        """Return whether a call's marker begins at `at`, and the text ends after its tag, but before its end."""
+        """Return whether the end of the text cuts off a call's marker at `at`. The tag of the marker is complete."""
         possible = self.run.find(text, at, False)
         return isinstance(possible, Group) and possible.cut(text, at) is not None
 
@@ -225,9 +225,9 @@ class ReasoningText:
             delta = run.text[len(text) :] + run.rest
 
     def _read(self, delta: str, ended: bool) -> str | None:
-        """Read text up to an end of the reasoning. Returns the text after a closing tag, or from any other end on.
+        """Read text up to an end of the reasoning. Returns None if no end was found.
 
-        Returns None if no end was found.
+        After a closing tag, returns the text after the tag. At any other end, returns the text from that end on.
         """
         text, pending, rest = self.pending + delta, "", None
         if self._opening is not None:
@@ -362,9 +362,9 @@ class CallRun:
             text = text[end:]
 
     def _read_call(self, span: Span, text: str, ended: bool) -> tuple[bool | None, str]:
-        """Read text of a call. Returns a result of `read`, and the text after the call.
+        """Read text of a call. Returns a verdict, as `CallRun.read` does, and the text after the call.
 
-        The result is False if a closing tag ends the reasoning inside the call, otherwise None.
+        The verdict is False if a closing tag ends the reasoning inside the call, otherwise None.
         """
         while found := self._closing.search(self._before + text):
             end = found.end() - len(self._before)

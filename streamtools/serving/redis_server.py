@@ -73,7 +73,7 @@ class RedisServer:
         return await self.client.execute("EVAL", script, len(names), *names, *args)
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
-        """Return the state of a run. `written_by` is the epoch of the event `seq`, by default the last event."""
+        """Return the state of a run. Its field `written_by` is about the event `seq`, or about the last event."""
         log, meta, _ = self.keys.of_run(key)
         args = ("EVAL", scripts.STATE, 2, log, meta, "" if seq is None else seq)
         first, last, epoch, process_id, *others = await self.retry(*args, seconds=self.settings.max_outage)
@@ -105,10 +105,9 @@ def milliseconds(seconds: float) -> int:
 class RedisMessages:
     """Exchanges messages between this process and the other processes of the store.
 
-    Each process has one Redis stream, from which it reads requests and answers. A process sends requests about a run to
-    the process that drives the run: to stop the run, to wait for its end, to return its approval questions, or to
-    decide a call. The answer must arrive within the time of a lease. `answer(key, request)` answers the requests of
-    other processes.
+    Each process has one Redis stream, from which it reads requests and answers. A process asks the process that drives
+    a run to stop the run, to report its end, to return its open questions, or to decide a call. The answer must arrive
+    within the time of a lease. `answer(key, request)` answers the requests of other processes.
     """
 
     def __init__(

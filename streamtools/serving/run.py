@@ -216,7 +216,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self._finished.set()
 
     async def questions(self) -> list[Question]:
-        """Return the pending approval questions, in order. Only a stream with `ask="now"` has any."""
+        """Return the open questions, in order. Only a stream with `ask="now"` has any."""
         if self.continued is not None:
             return await self.continued.questions()
         return self._events.questions if isinstance(self._events, Decidable) else []

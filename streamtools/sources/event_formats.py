@@ -52,7 +52,7 @@ def advice_for_unsupported(value: Any) -> str | None:
 
 
 def describe_event(event: str, value: Any) -> str:
-    """Return a short description of an event for an error message: the names of types or fields, but no content."""
+    """Return a short description of an event for an error message: its name, its type or its fields, but no content."""
     kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
     kind = event if event != "message" else next((name for name in kinds if isinstance(name, str) and name), None)
     if kind is not None:

@@ -8,7 +8,7 @@ Calls start in order, except calls that wait for a decision. Each call acquires 
 A sequential tool waits until no other tool runs, and holds the lock until it has finished.
 
 A call that needs a decision waits for it without blocking the other calls. Without an approver, only decisions from an
-earlier run are used, and a call that has none is suspended. With a ledger, each call is recorded before its tool
+earlier run are used. A call without such a decision is suspended. With a ledger, each call is recorded before its tool
 starts. A recorded call runs again only if its outcome is unknown and its tool is idempotent.
 
 A run may be cancelled at any point. `close_calls` then immediately returns an outcome for each call, and the closing
@@ -68,7 +68,7 @@ class Execution:
     call: ToolCall
     limit: int | None
     clock: Callable[[], float]
-    shown: bool = False  # whether `executing` was sent, also by a lost process, or the call is being closed
+    shown: bool = False  # whether this or a lost process has sent `executing`, or the call is being closed
     began: float | None = None  # when the tool started, by `clock`
     thread: Thread | None = None
     # `run` looks the tool up in the registry, and `_decide` looks it up again after an approval. None: unknown tool.
@@ -152,20 +152,18 @@ class RunnerOptions(Checked):
     """Options for running tools. Raises ValueError for a value that is out of range."""
 
     execute: Literal["completed", "eager", "never"] = "completed"
-    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete. `"never"`:
-    all calls stay `pending`."""
+    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete, if it is
+    native (with `native_tool_calls=False`: in text). `"never"`: all calls stay `pending`."""
     concurrency: int = 8
     """The maximum number of tools that run at the same time."""
     timeout: float = 60.0
     """The time limit in seconds for each tool that does not set `timeout`."""
     state: Any = None
-    """An object for the tools, such as the user of the request. A tool finds it in its `ToolContext` as `state`."""
+    """An object for the tools, such as the user of the request. It is the `state` of each `ToolContext`."""
     result_limit: int | None = RESULT_LIMIT
-    """The maximum length in characters of one result for the model. Events hold the whole result. None means no
-    limit."""
+    """The model gets an excerpt of a result with more characters. Events hold the whole result. None means no limit."""
     on_result: OnToolResult | None = None
-    """A function that is called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are
-    only logged."""
+    """Called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are only logged."""
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
@@ -315,7 +313,7 @@ class Runner:
                 return
             if not isinstance(decision, Approve):
                 outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
-                # A denied call has no error if it has already run. The ledger then returned the recorded outcome.
+                # If the denied call ran earlier, the ledger returned its recorded outcome, which usually has no error.
                 was_executed = need == "result" or outcome.error is None
                 if was_executed and not execution.shown:
                     await self._send_executing(execution, send)

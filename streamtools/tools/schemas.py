@@ -1,9 +1,9 @@
 """Completes, checks, inlines and converts the JSON schemas of tool parameters.
 
 A schema may come from a client or a tool server, so it is not trusted. It is checked once, when its tool is defined.
-Inlining replaces each `$ref` by its definition, or by `{}` if a limit is exceeded. The inlined schema has a size limit,
-because nested references could make it grow exponentially. The functions visit only positions at which JSON Schema
-allows a schema, because a property may have the name `items`, and a default value may look like a schema.
+Inlining replaces each `$ref` by its definition, or by `{}` if it cannot be inlined. The inlined schema has a size
+limit, because nested references could make it grow exponentially. The functions visit only positions at which JSON
+Schema allows a schema, because a property may have the name `items`, and a default value may look like a schema.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEMA_KEYS = (
     "items", "additionalItems", "unevaluatedItems", "contains", "not", "if", "then", "else", "propertyNames",
     "additionalProperties", "unevaluatedProperties",
 )  # fmt: skip
-_SCHEMA_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
+_SCHEMA_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` could be a list before 2020-12
 _SCHEMA_MAP_KEYS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 """The keywords that OpenAI and Anthropic refuse at the top of a tool's schema."""
@@ -59,7 +59,7 @@ def complete(schema: Any) -> Any:
 
 
 def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy of a schema for the parameters of a tool, checked and with missing keywords added.
+    """Check a schema for the parameters of a tool. Return a copy with the missing keywords.
 
     Raises ValueError for a schema that providers refuse: it cannot be written as JSON, does not describe an object, or
     has a keyword such as `anyOf` at the top. Also raises ValueError if a keyword has an invalid value, or if the schema
@@ -83,7 +83,10 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def check_keywords(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError if a keyword has a value of the wrong type, or if no key of the schema is a keyword."""
+    """Raise ValueError if a keyword has a value of the wrong type.
+
+    Also raises ValueError if the schema has keys, but none of the keywords that this module knows.
+    """
     if schema and not schema.keys() & {"const", "default", *_Keywords.__annotations__}:
         example = '{"type": "object", "properties": {...}}'
         raise ValueError(f"the JSON schema has no keyword, only {', '.join(map(repr, schema))}; write {example}")
@@ -96,8 +99,9 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
 def inline(schema: JsonSchema) -> JsonSchema:
     """Return the schema without `$ref`, for providers that do not resolve references.
 
-    A reference becomes `{}` if it is recursive, if its target is not a definition at the top, or if the inlined
-    definitions exceed their size limit. A part that nests deeper than the limit for arguments also becomes `{}`.
+    A reference becomes `{}` if it is recursive, or if its target is not an object in the definitions at the top. It
+    also becomes `{}` if the inlined definitions exceed their size limit. A part that nests deeper than the limit for
+    arguments becomes `{}` too.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
@@ -172,7 +176,7 @@ def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:
 
 
 def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
-    """Return the parameter list of an object schema, in order. Several types of a parameter become `object`."""
+    """Return the parameter list of an object schema, in order. Parameters with several types get the type `object`."""
     inlined = inline(schema)
     required = set(inlined.get("required", ()))
     parameters = []

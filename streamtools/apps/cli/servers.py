@@ -127,7 +127,7 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
 
 
 _COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
-"""The fields of `GatewayConfig` that are not passed unchanged. All other fields are parameters of the application."""
+"""The fields of `GatewayConfig` that `run_gateway` uses or converts. The others are parameters of the application."""
 
 
 def run_gateway(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:

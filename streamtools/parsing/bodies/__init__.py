@@ -18,8 +18,9 @@ parser decodes it when a call is complete.
 | `values`, `literals` | no calls: these convert values to JSON |
 
 This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is
-missing, and another tag or the end of the message is in its position, the call is valid. A call that is malformed or
-cut off becomes an error. The text of a malformed call ends with the next tag of the dialect.
+missing, and another tag is in its position, the call is valid. Some grammars also accept the end of the message there.
+A call that is malformed or cut off becomes an error. The text of a malformed call ends with the next tag of the
+dialect.
 """
 
 from __future__ import annotations

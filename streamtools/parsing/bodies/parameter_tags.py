@@ -13,20 +13,21 @@ Models forget closing tags. The call is still valid in these cases:
 - The value is followed by the opening tag of a parameter that the tool has and that the call did not contain before. If
   the tool declares no parameters, any name counts.
 - The value is followed by the closing tag of the function, and then by the end of the wrapper or another function.
-- Another function begins.
-- The wrapper ends, and another wrapper or the end of the message follows.
+- The value is followed by its closing tag, and then by another function or the end of the wrapper.
+- The value is followed by the end of the wrapper, and then by another wrapper or the end of the message.
 
-If no closing tag of the value has structure after it, the value continues to the end of the message. The call is then
-an error. It ends with the last closing tag in the value, and the text after that tag is part of the answer.
+If no closing tag of the value is followed by another tag of the call, it is unknown where the value ends. The call is
+then an error. It ends with the last closing tag in its text, and the text after that tag is part of the answer.
 
 The content of `<tool: f>` is a JSON object with all arguments, or text if the tool declares one argument. The text for
 an undeclared tool becomes the argument `content`.
 
-In a call with pairs of tags, white space between the pairs is ignored. Other text between them makes the call an error,
-which extends to the closing tag of the call. If the closing tag of a value is missing, the value ends at the next pair
-of a known parameter. It also ends at the closing tag of the call, but only at the end of the message or before another
-call. If only the closing tag of a call is missing, and another call or the end of the wrapper follows, the call is
-valid.
+In a call with pairs of tags, white space between the pairs is ignored. If a value is followed by other text, and that
+text by a pair of a known parameter, the closing tag and the text belong to the value. Other text elsewhere makes the
+call an error, which extends to the closing tag of the call. If the closing tag of a value is missing, the value ends at
+the next pair of a known parameter. It also ends at the closing tag of the call, if the message ends there or another
+call follows. If only the closing tag of a call is missing, and another call or the end of the wrapper follows, the call
+is valid.
 """
 
 from __future__ import annotations
@@ -203,8 +204,9 @@ class ArgumentPairs:
     """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
-    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags that may follow a name, without
-    suffixes. If one of them follows, the text is a call. `tag_text` returns the text of a tag, without a suffix.
+    calls. `begin_key` is the opening tag of a key. `after_name` holds the beginnings, up to the suffix, of the tags
+    that may follow a name. If one of them follows, the text is a call. `tag_text` returns the text of a tag, without a
+    suffix.
     """
 
     def __init__(
