@@ -15,7 +15,8 @@ import pytest
 import websockets
 from fastapi import FastAPI
 
-from streamtools.conversation import ScriptedModel
+from streamtools import chat
+from streamtools.conversation import OpenAIChat, ScriptedModel
 from tests.examples.loading import EXAMPLES, call, load, piece, say
 from tests.support.gateway import collect, request, stream
 from tests.support.loopback import Loopback
@@ -53,6 +54,26 @@ async def test_the_page_answers_with_and_without_a_model(monkeypatch: pytest.Mon
     assert "http" not in page.text.replace("http-equiv", "")
     said = [[event["message"] for event in events if event["type"] == "executed"] for events in answers]
     assert [["18 °C in Oslo"], ["18 °C in Paris"]] == said
+
+
+@pytest.mark.parametrize("native", [True, False])
+async def test_the_scripted_provider_calls_a_tool_and_counts(*, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It also plays a recording of the package, by its name as the model."""
+    monkeypatch.setenv("DELAY", "0")
+
+    async def pay(to: str, amount: int) -> str:
+        """Send a payment."""
+        return f"paid {amount} to {to}"
+
+    async with Served(load("scripted_provider").app) as server:
+        url, asked = f"{server.url}/v1", [{"role": "user", "content": "Pay Ann."}]
+        model = OpenAIChat("any", base_url=url, api_key="", native_tool_calls=native)
+        result = await chat(model, asked, tools=[pay])
+        recorded = await chat(OpenAIChat("tilde-call", base_url=url, api_key="", native_tool_calls=False), asked)
+    assert ["paid 5 to Ann"] == [outcome.result for outcome in result.outcomes]
+    assert ("finished", [str(number) for number in range(30)]) == (result.reason, result.text.split())
+    assert [] == [*result.errors, *result.warnings]
+    assert recorded.text.startswith("I will look up the weather in Paris.")
 
 
 async def ask_to_pay(app: FastAPI, module: ModuleType, client: httpx.AsyncClient) -> str:

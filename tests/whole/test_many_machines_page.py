@@ -21,7 +21,7 @@ BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="ut
 
 async def test_the_program_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second store acts as another process."""
-    (code,) = [block.text for block in BLOCKS if block.language == "python"]
+    (code,) = [block.text for block in BLOCKS if "app" in block.notes]
     asked = {"messages": [{"role": "user", "content": "Hello?"}]}
     async with Provider(Loopback([stream(["Good ", "day."])])) as model:
         with RedisServer() as server:

@@ -33,11 +33,6 @@ PAGES = (
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
 PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
-PROGRAMS |= {
-    block.notes["diff"]: "".join(line[1:] for line in block.text.splitlines(keepends=True) if line[0] != "-")
-    for block in BLOCKS
-    if "diff" in block.notes
-}
 ADDRESS = "http://127.0.0.1:8080/"
 ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
 
@@ -65,7 +60,6 @@ async def serving(
         sys.modules[module.__name__] = module
         try:
             code = PROGRAMS[name].replace(ADDRESS, provider.url)
-            code = code.replace('os.environ["MODEL_URL"]', repr(f"{provider.url}v1"))
             exec(compile(code, f"{name}.py", "exec"), vars(module))
             app = vars(module)["app"]
 
