@@ -97,7 +97,7 @@ class Fallback(Checked):
 
 @dataclass
 class Failures:
-    """The failures of models in one run, which all answers of the run share.
+    """The failures of models in one run. All answers of the run share this object.
 
     `failed` contains the indexes of the failed models. `unsent` contains the events with which the next answer begins.
     """

@@ -80,7 +80,7 @@ def put_section(base: str | None, section: str) -> str:
     `section` is a result of `augment_system_prompt(None, …)`. With `""`, an existing section is removed.
     """
     base = base or ""
-    start, *following = _section.split(base)  # `base` may contain several sections, of which none remains
+    start, *following = _section.split(base)  # `base` may contain several sections: all are removed
     if following:
         *middle, end = (text.removeprefix(_SEPARATOR) for text in following)
         rest = [*(text.removesuffix(_SEPARATOR) for text in middle), end]

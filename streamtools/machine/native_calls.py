@@ -45,7 +45,7 @@ class NativeCalls:
     `calls` holds the complete calls of the turn in the order in which they ended. `unanswerable` holds the ids of calls
     whose results must not be sent to the provider. `emulated` is True if the calls come from a separate request that
     only chooses a tool, and False if the model made them in its answer. `salvaged` holds the ids of calls that were
-    found in text which the provider could not read.
+    found in a text that the provider could not parse.
     """
 
     def __init__(self, options: Options) -> None:
@@ -156,7 +156,7 @@ class NativeCalls:
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Add the calls in `events`, which were found in text, as native calls. Returns the changed events.
+        """Add the calls in `events` as native calls. They were found in text. Returns the changed events.
 
         Each `Error` in `events` is counted as a malformed call.
         """

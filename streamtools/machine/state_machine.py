@@ -404,14 +404,17 @@ class StreamMachine:
     def switch_model(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
         """Prepare an open turn for another model, after the answer of `model` has broken off.
 
-        `shown` is the text that was shown. With None, the next model starts the turn again. No call of the turn may
-        have run. Returns the events that end calls, and the text that the next model must continue.
+        `shown` is the text that was shown. With None, the next model starts the turn again. Do not call this after a
+        call of the turn has run. Returns the events that end calls, and the text that the next model must continue.
         """
         events, written = self._switch_model(shown, model)
         return self.number_all(events), written
 
     def restart_step(self, model: str) -> list[UIEvent]:
-        """End the open step as superseded: the answer of `model` has broken off. None of its calls may have run."""
+        """End the open step as superseded, because the answer of `model` has broken off.
+
+        Do not call this after a call of the step has run.
+        """
         if not self._is_open:
             return []
         events, _ = self._switch_model(None, model)
@@ -441,7 +444,7 @@ class StreamMachine:
 
     @property
     def salvaged(self) -> Collection[str]:
-        """The ids of native calls that were found in text which the provider could not read."""
+        """The ids of native calls that were found in a text that the provider could not parse."""
         return self._turn.native.salvaged
 
     def clean(self, event: UIEvent) -> UIEvent:

@@ -81,7 +81,7 @@ class EventLog(ReadableLog, Protocol):
 
 
 class MemoryEventLog(Checked):
-    """An event log in the memory of this process, which only one event loop may use.
+    """An event log in the memory of this process. Only one event loop may use it.
 
     For each run it keeps at most `max_events` events with a total size of at most `max_bytes` bytes (None: no limit).
     When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
@@ -150,7 +150,7 @@ class WaitingReaders:
 
     def wait(self) -> Awaitable[None]:
         """Wait until `wake` is called."""
-        while self._semaphore.value:  # `wake` has also released for waits that were cancelled
+        while self._semaphore.value:  # `wake` also calls `release` for cancelled waits
             self._semaphore.acquire_nowait()
         self._count += 1
         return self._semaphore.acquire()

@@ -96,7 +96,7 @@ class Journal:
     async def record_decision(self, call_id: str, decision: Decision) -> None:
         """Store a decision about a call, if another process may take the run over.
 
-        Raises `OwnerUnreachable` if another process has already taken it over.
+        Raises `OwnerUnreachable` if another process has already taken the run over.
         """
 
     async def flush(self) -> StoredEnd | None:

@@ -1,4 +1,4 @@
-"""The state of a run that this process drives (executes), and whose events are stored on a Redis server.
+"""The state of a run that this process drives (executes). The events of the run are stored on a Redis server.
 
 Written events are kept in memory for five more seconds. If the Redis server restarts and loses some of these events,
 they are written again.

@@ -58,7 +58,7 @@ from streamtools.tools.redis_client import Word, check_url, open_client
 log = Logger(__name__)
 
 Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable | None]
-"""Gets a run whose process has crashed or has handed the run over. Returns the chat that continues it, or None."""
+"""Gets a run whose process has crashed or has handed the run over. Returns a chat that continues the run, or None."""
 
 _OWNER_LOST = "the process of the run no longer drives it, and another process has taken the run over"
 
@@ -428,7 +428,7 @@ def server_of(owner: str, names: Iterable[str]) -> str:
 
 
 def _has_answer(events: Iterable[UIEvent], copied: int) -> bool:
-    """Return whether the model has answered since the last event of the waiting run, whose seq is `copied`."""
+    """Return whether the model has answered after `copied`, the seq of the last event of the waiting run."""
     new = [event for event in events if (not event.seq or event.seq > copied) and not isinstance(event, Warning)]
     return any(isinstance(event, StepStart) for event in new[:-1])
 

@@ -259,7 +259,7 @@ class Run(AsyncOnly, Checked, Deciding):
         state that the stream sets.
         """
         if self.copied and self.copied < after <= self.copied + 2:
-            after = self.copied  # the reader has read the end of the waiting run, which is not in this log
+            after = self.copied  # the reader has read the end of the waiting run; this log does not contain that end
         attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
         observing.report("readers")
@@ -355,7 +355,7 @@ class Run(AsyncOnly, Checked, Deciding):
             self._driver.scope.deadline = anyio.current_time() + self._stop_when_abandoned
 
     def record_remote_reader(self) -> None:
-        """Record that another process reads the run, which is therefore not abandoned."""
+        """Record that another process reads the run. So the run is not abandoned."""
         if not self._readers:
             self._restart_abandoned_timer()
 
@@ -380,7 +380,7 @@ class Run(AsyncOnly, Checked, Deciding):
                 await self._end()
 
     async def end_without_driving(self) -> None:
-        """End a run whose task asyncio cancelled before it started, as at the end of a program."""
+        """End a run whose task was cancelled by asyncio before the task started, such as at the end of a program."""
         self.cut()
         try:
             await close(self._driver and self._driver.stream)

@@ -340,7 +340,7 @@ def read_frame(
 
 
 class Session:
-    """The connection on which a message arrived, for the handler of the message and the tools of its answer."""
+    """The connection on which a message arrived, for the handler of the message and for the tools of the answer."""
 
     def __init__(self, websocket: AnyWebSocket, socket: Socket, conversation: str | None = None) -> None:
         self.websocket = websocket
