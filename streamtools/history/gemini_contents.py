@@ -149,7 +149,7 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _ordered(message: Assistant) -> Sequence[Part]:
-    """Return the parts of a turn, without reasoning and empty text at its end.
+    """Return the parts of a turn. At the end of the turn, reasoning and empty text are omitted.
 
     If any reasoning of the turn is signed or came from Gemini, all parts are returned, because Gemini accepts them.
     """

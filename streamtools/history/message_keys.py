@@ -30,7 +30,7 @@ _KEYS = {
     "call": "id type function custom",
     "object": "name arguments args response toolUseId input content status url detail data format file_data file_id"
     " filename type media_type mimeType mime_type",
-    # The next entries are no kinds. `steps` lists the types of steps, `objects` the keys whose value is an "object",
+    # The next entries are not kinds. `steps` lists the types of steps, `objects` the keys whose value is an "object",
     # `beside` the keys of messages whose values are not content, and `extra` keys that are known in every kind.
     "steps": "function_call function_call_output function_result user_input model_output",
     "objects": "function functionCall functionResponse toolUse toolResult image_url input_audio file source inlineData",
@@ -48,9 +48,9 @@ _KINDS |= {"content": "part", "parts": "ui-part", "tool_calls": "call", "toolCal
 _MEMBERS = {"function": "arguments", "function_call": "arguments", "functionCall": "args"}
 _MEMBERS |= {"tool_use": "input", "toolUse": "input", "tool_result": "content", "toolResult": "content"}
 _MEMBERS |= {"function_call_output": "output", "functionResponse": "response"}
-"""Maps a name to the key of the arguments of a call, or of the content of a result.
+"""Maps calls to the key of their arguments, and results to the key of their content.
 
-The name is the `type` of the call or result, or the key that holds it.
+The name of a call or a result is its `type`, or the key that holds it.
 """
 _SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
 """The keys of arguments in all formats, and the keys of content in all formats."""

@@ -1,7 +1,7 @@
 """Adapts a history to the provider that receives it.
 
 This module removes the data of other providers and makes tool names valid. For chat completions, it also selects the
-assistant messages that send their reasoning back, and the field for the reasoning.
+assistant messages whose reasoning is sent back, and the field for the reasoning.
 
 An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
 between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on

@@ -26,7 +26,7 @@ def system_prompt(history: Iterable[Message]) -> str:
 
 
 def in_order(message: Assistant) -> Iterator[Part]:
-    """Return an iterator over the parts of a turn, without reasoning and empty text at the end of the turn.
+    """Iterate over the parts of a turn. At the end of the turn, reasoning and empty text are omitted.
 
     Providers expect that reasoning is followed by the text or the call that it led to.
     """

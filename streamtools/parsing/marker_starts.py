@@ -132,7 +132,7 @@ class MarkerStarts:
         return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
 
     def _ordinary(self, structure: Set[str]) -> str:
-        """Return a pattern for a character that begins no marker, and is neither white space nor in `structure`.
+        """Return a pattern for a character that begins no marker, except white space and `structure`.
 
         It matches nothing if a marker may begin with a space or a tab.
         """

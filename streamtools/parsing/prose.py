@@ -314,7 +314,7 @@ class Prose:
         return False
 
     def _accept(self, text: str, at: int, meaning: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
-        """Show the text before the marker that stands between `at` and `end`. `meaning` is the meaning of the marker.
+        """Show the text before the marker between `at` and `end`. `meaning` is the meaning of the marker.
 
         Returns the marker, or only the text after it if the marker is just hidden. Returns None if the turn is stopped.
         """
@@ -444,9 +444,9 @@ class Prose:
         return found and (found[0], found[1] - back)
 
     def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning | None, int] | Literal[False]:
-        """Return the meaning and the end of a marker that begins at `at` and that the end of the stream cuts off.
+        """Return the meaning and the end of a marker at `at` that the end of the stream cuts off.
 
-        The text must hold the complete tag of a call, or a token of a chat template. Otherwise returns False.
+        Returns False, unless the text at `at` holds the complete tag of a call or a token of a chat template.
         """
         possible = markers.find(text, at, False)
         if not isinstance(possible, Group):

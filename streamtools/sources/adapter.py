@@ -111,7 +111,7 @@ class FrameDecoder(ABC):
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # the number of dropped bytes of a frame over the limit
         self.ignored = b""
-        """The beginning of the first line that is not a field of an event, for example of an HTML document."""
+        """The beginning of the first line that is not a field of an event, for example the first line of HTML."""
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
@@ -225,8 +225,8 @@ class LineDecoder(FrameDecoder):
 def as_frame(item: object) -> Frame | None:
     """Return the frame of a server-sent event, a dict or an SDK object. Returns None for any other object.
 
-    An SDK object is converted back into the frame that the SDK decoded. So each format needs only one adapter, which
-    reads the same events from objects as from bytes, including fields that the SDK does not know.
+    An SDK object is converted back into the frame that the SDK decoded. So each format needs only one adapter.
+    It reads the same events from objects as from bytes, and also fields that the SDK does not know.
 
     Data that nests too deep to be serialized as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource`
     for an object with values that cannot be written as JSON. Such an object does not come from a provider.
@@ -394,7 +394,7 @@ class GrowingItem:
 
 
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
-    """End, as invalid, the open calls that may have lost arguments in an unreadable piece.
+    """End the open calls that may have lost arguments in an unreadable piece. They become invalid.
 
     A piece with an `index` may belong to the call with this index, or to the call without an index. A piece without an
     index may belong to any call. `calls` holds the calls by index. Its entries with an empty `key` are not calls.
@@ -425,7 +425,7 @@ class Adapter(ABC):
     """
 
     format: str | None = None
-    """The name of the provider's message format, in which a history can be sent back. None if there is none."""
+    """The provider's message format, in which a history can be sent back. None if the provider has no such format."""
     _over = False  # the rest of the stream is ignored
     content_type = ""
     """The `Content-Type` of the response, or an empty string if it is unknown."""
