@@ -22,7 +22,7 @@ class Code(StrEnum):
     """Stable codes of `error` and `warning` events. An interface may choose its reaction by code."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"  # valid Python, like the repr of an event, which contains it
+        return f"{type(self).__name__}.{self.name}"  # the repr of an event contains it, and must be valid Python
 
     # Codes of malformed calls.
     INVALID_JSON = "invalid_json"

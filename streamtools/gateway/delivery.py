@@ -262,7 +262,7 @@ def without_key(send: Send, key: bytes) -> Send:
     hidden = b"*" * len(key)
     pending = b""
 
-    def send_without(message: Message) -> Awaitable[None]:  # not a coroutine, which is slower
+    def send_without(message: Message) -> Awaitable[None]:  # a coroutine would be slower
         nonlocal pending
         if message["type"] == "http.response.start":
             headers = [(name, value.replace(key, hidden)) for name, value in message["headers"]]

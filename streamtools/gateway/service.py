@@ -64,7 +64,7 @@ _FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
 _REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in http.CLIENTS.items()}
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
-"""The path of one model, whose name must not have a segment `.` or `..`.
+"""The path of one model. The name of the model must not have a segment `.` or `..`.
 
 Upstreams that decode `%2F` before they resolve the path would resolve such a name to another path."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
@@ -158,7 +158,7 @@ class _Gateway:
 
     def __post_init__(self) -> None:
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
-        self._keys = [key for key in keys if key is not None]  # the keys of the upstreams, which are hidden in answers
+        self._keys = [key for key in keys if key is not None]  # the keys of the upstreams; they are hidden in answers
         self._metrics = Metrics()
         self._recording = Lock()
         self._shutdown: Shutdown | None = None

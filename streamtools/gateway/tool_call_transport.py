@@ -1,4 +1,4 @@
-"""Provides an HTTP transport for SDKs, which gives tools to a model that writes its calls as text.
+"""Provides an HTTP transport for SDKs. It gives tools to a model that writes its calls as text.
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=ToolCallTransport(mode="text")), …)
 

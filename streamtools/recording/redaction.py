@@ -1,4 +1,4 @@
-r"""Removes secrets from recordings, which are committed and shared.
+r"""Removes secrets from recordings, because recordings are committed and shared.
 
 The head of an exchange is redacted before it is written:
 

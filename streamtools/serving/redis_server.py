@@ -117,7 +117,7 @@ class RedisMessages:
         self._server = server
         self._tasks = tasks
         self._answer = answer
-        # By request id: an event, which is set when the answer has arrived, and the answer.
+        # By request id: an event that is set when the answer has arrived, and the answer.
         self._pending: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
 
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:

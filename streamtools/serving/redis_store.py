@@ -389,7 +389,7 @@ class RedisStore(Checked):
                 if not leased.is_fenced:
                     log.warning("run_not_continued", run_id=leased.run_id, reason="`recover` returned None")
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            if leased.key in self._running:  # a new run with the same id, which is refused soon
+            if leased.key in self._running:  # a new run with the same id; it is refused soon
                 raise OwnerUnreachable("This process cannot continue the run yet.")
             continued = self._admit(stream, lost)
         except Exception as error:

@@ -108,7 +108,7 @@ class Collector:
         # The next text begins with this many characters that a rule inserted. The history omits them.
         self._replacement = 0
         self._reasoning_replacement = 0  # the same number for the next reasoning
-        self._resumed: Collection[str] = ()  # ids of calls of an earlier run, which the history already holds
+        self._resumed: Collection[str] = ()  # ids of an earlier run's calls; the history already holds these calls
 
     def take(self, events: Sequence[UIEvent]) -> None:
         """Record events."""

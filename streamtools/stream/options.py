@@ -1,4 +1,4 @@
-"""The option objects of `ToolStream` and `chat`, which are frozen dataclasses."""
+"""Defines the option objects of `ToolStream` and `chat`. They are frozen dataclasses."""
 
 from __future__ import annotations
 

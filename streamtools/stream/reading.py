@@ -2,8 +2,8 @@
 
 In `streamtools.serving`, each run and each connection uses a `Driver` for its `ToolStream` or other context manager of
 events. A `Driver` enters, reads and leaves a stream in one task, even if another task stops it. The other task cancels
-a scope around entering or reading. The driver then leaves the stream as after a `break`, which closes the source within
-a time limit.
+a scope around entering or reading. The driver then leaves the stream as after a `break`: the source is closed within a
+time limit.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ ended. It has one outcome for each call that has started, in call order.
 A call that does not start is pending. Either a limit of the run was reached, a tool has ended the run, or the call
 waits for a decision.
 
-`StepRunner` passes events to `send` or returns them. It has no reference to the stream, which avoids a reference cycle.
+`StepRunner` passes events to `send` or returns them. It has no reference to the stream, to avoid a reference cycle.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Instruments:
 # Attributes with messages, arguments and results.
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""A function that applies the text rules of a run, which replace matches, to plain data. Returns the changed data."""
+"""A function that replaces the matches of a run's text rules in plain data. Returns the changed data."""
 
 MAX_ATTRIBUTE = 64 * 1024
 """The maximum length of an attribute in characters."""
