@@ -147,7 +147,7 @@ class CallEvents:
 
         `text` is outside of a call, but begins with the closing tag of a value. The first call of the same dialect, or
         with the same tag at its end, may be incomplete, and becomes an error. All later calls become errors, too,
-        because they may be parts of its value.
+        because they may be parts of the value in the first call.
         """
         tag = text[: text.find(">") + 1]
         first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)

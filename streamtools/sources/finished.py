@@ -104,7 +104,7 @@ def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the event of the call in `entry`, with unchanged arguments. If `entry` is not a call, it has a `fault`."""
+    """Return the event of the call in `entry`, with unchanged arguments. The event of any other entry has a `fault`."""
     entry = custom_as_function(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)

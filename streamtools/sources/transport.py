@@ -116,7 +116,7 @@ class Transport:
             raise StopAsyncIteration from None
 
     async def refusal(self) -> SourceError | None:
-        """Return an error if the response is an HTTP error, or is declared and begins as one JSON document.
+        """Return an error if the response is an HTTP error, or if its type and its first byte show one JSON document.
 
         Returns None for a stream. After that, all bytes of the stream can still be read.
         """

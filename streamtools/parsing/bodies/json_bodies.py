@@ -185,7 +185,7 @@ def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
 
 
 def from_its_marker(body: Body) -> Body:
-    """Return a grammar that also applies `body` to the marker. For markers that are part of the call."""
+    """Return a grammar that also applies `body` to the marker. It is for markers that belong to the call."""
 
     def read(span: Span) -> Generator[None, None, None]:
         span.rewind(0)

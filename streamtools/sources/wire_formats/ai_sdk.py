@@ -226,7 +226,7 @@ class AISDKMessages(TurnsAdapter):
     def _read_metadata(self, metadata: Any) -> bool:
         """Record the usage that backends put into message metadata.
 
-        Returns False for any non-empty metadata, because it must also be forwarded. Returns True if it is empty.
+        Returns True if the metadata is empty. Otherwise returns False: the caller must also forward it.
         """
         if isinstance(metadata, dict):
             self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage"))) or self._usage

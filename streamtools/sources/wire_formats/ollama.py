@@ -63,8 +63,8 @@ class Ollama(FrameAdapter):
     def _finish(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the end of the turn.
 
-        Without a `reason`, the normalized reason is "stop". Ollama sends an empty reason if the client has
-        disconnected. The normalized reason is then "other".
+        If `reason` is None, the normalized reason is "stop". If the client has disconnected, Ollama sends an empty
+        string, and the normalized reason is "other".
         """
         self._flush(events)
         self._name_response(None, counts.get("model"))
