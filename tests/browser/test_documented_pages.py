@@ -145,7 +145,7 @@ async def test_a_page_with_its_own_protocol(chromium: Any) -> None:
     async with serving("custom", model=model, page=OWN) as (server, _):
         faults = watch(page)
         await page.goto(f"{server.url}/")
-        await expect(page.locator("#log")).to_have_text("Let me see. get_weatherIt is mild.|")
+        await expect(page.locator("#log")).to_have_text("Let me see. get_weather It is mild.|")
     assert [] == faults
     await page.close()
 
