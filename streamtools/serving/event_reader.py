@@ -55,16 +55,30 @@ class PacedSink(EventSink):
         self._writer = writer
         self._waiting: list[UIEvent] = []
         self._size = 0  # the size of `_waiting`, in bytes
+        self._events: Attachment | ToolStream | None = None
+        self._has_deltas = False
         self._lock = anyio.Lock(fast_acquire=True)
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
+        self._events = events if isinstance(events, Attachment | ToolStream) else None
         await self._sink.start(events)
+
+    def _read_rate(self) -> float | None:
+        """Return how often the provider's response is read per second. Before the first delta, reads do not wait."""
+        if self._events is None:
+            return None
+        if not self._has_deltas:
+            self._has_deltas = True
+            self._events.pace.set_rate(id(self._events), self._writer.max_rate)
+        return self._events.pace.rate if self._events.pace.has_waited else None
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         self._waiting += events
         self._size += sum(map(weigh, events))
         if self._size > BATCH_BYTES or not all(isinstance(event, DELTAS) for event in events):
             await self._flush()
+        elif (rate := self._read_rate()) is not None and rate <= (self._writer.max_rate or 0.0):
+            await self._flush()  # the read from the provider has already waited for its slot
         else:
             await self._writer.send_in_slot(self._flush)
 
@@ -174,7 +188,7 @@ class EventReader:
         if the run was deleted meanwhile. It then has no `done`, so the client reconnects. If the sink sends through a
         `ResponseWriter`, pass this as `writer`. Its `max_rate` limits how often deltas are sent.
         """
-        self._sink = PacedSink(sink, writer) if writer is not None and writer.has_slots else sink
+        self._sink = PacedSink(sink, writer) if writer is not None and writer.max_rate is not None else sink
         try:
             if not self.left and not self._stopped:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)

@@ -181,7 +181,7 @@ class _EventBody(EventSink):
             self._run, self._position = events, events.position
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        joins = self._writer.has_slots
+        joins = self._writer.max_rate is not None
         if self._run is None:
             data = encode(self._encoder, events, joins=joins)
         else:

@@ -21,6 +21,7 @@ from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
+from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools.approvals import Decision
@@ -49,6 +50,8 @@ class Journal:
         None if no other process may take the run over.
         """
         self.shared_frames = SharedFrames()
+        self.pace = ReadPace()
+        """The `max_rate` of the attachments, at which the provider's response may be read."""
         self.in_memory = type(event_log) is MemoryEventLog
         self.never_waits = self.in_memory
         """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
@@ -179,6 +182,8 @@ class Attachment(AsyncOnly):
             raise TypeError(f"`after` must be the seq of an event, got {after!r}.")
         self.position = after
         self.shared_frames = journal.shared_frames
+        self.pace = journal.pace
+        self.pace.set_rate(id(self), None)
         self._journal = journal
         self._on_detach = on_detach
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
@@ -244,6 +249,7 @@ class Attachment(AsyncOnly):
     def _detach(self) -> None:
         if not self._detached:
             self._detached = True
+            self.pace.remove(id(self))
             observing.report("readers", -1)
             self._on_detach(self)
 

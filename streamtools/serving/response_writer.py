@@ -19,11 +19,11 @@ from starlette.requests import ClientDisconnect
 
 from streamtools.errors import check_number
 from streamtools.serving.shutdown import Shutdown
+from streamtools.sources.read_pace import slot_end
 
 DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
 """Exceptions with which an ASGI server or a middleware reports that the client has left."""
 
-_CLOCK_ERROR = 1e-6  # seconds by which a timer may be early
 _SENDS_PER_CHECKPOINT = 4
 """After this many messages, the writer yields to the event loop. Only then can the server notice that a client has
 left. For the sixth and each later message to a lost client, asyncio logs a warning."""
@@ -48,7 +48,7 @@ class ResponseWriter:
         max_rate: float | None = None,
     ) -> None:
         check_number("max_rate", max_rate, optional=True)
-        self.has_slots = max_rate is not None
+        self.max_rate = max_rate
         self.client_left = False
         """True after a message that failed or took too long. Later messages are not sent."""
         self._send = send
@@ -174,7 +174,7 @@ class ResponseWriter:
         async with anyio.create_task_group() as group:
             self._scope = group.cancel_scope
             group.start_soon(run_to_end, run_work)
-            if self.has_slots:
+            if self.max_rate is not None:
                 group.start_soon(run_to_end, self._use_slots)
             group.start_soon(detect_lost_client)
             if shutdown is not None:
@@ -210,14 +210,6 @@ class ResponseWriter:
         self._on_disconnect()
         if self._scope is not None:
             self._scope.cancel()
-
-
-def slot_end(now: float, length: float) -> float:
-    """Return the end of the time slot that contains `now`. Slots have the same borders in the whole process.
-
-    So the event loop wakes up once for all responses, and the responses of one run send the same batches.
-    """
-    return ((now + _CLOCK_ERROR) // length + 1) * length
 
 
 async def wait_for_disconnect(

@@ -394,6 +394,8 @@ class Run(AsyncOnly, Checked, Deciding):
             self._collector = None
         self.trace = getattr(events, "trace", "")
         self.journal.begin()
+        if self.journal.in_memory and isinstance(events, ToolStream):  # the readers of other logs are not all known
+            events.use_pace(self.journal.pace)
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.

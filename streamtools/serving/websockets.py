@@ -190,7 +190,7 @@ class SocketSink(EventSink):
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        for event in join_deltas(events) if self._socket.writer.has_slots else events:
+        for event in join_deltas(events) if self._socket.writer.max_rate is not None else events:
             self.last = event
             if event.type in self._exclude:
                 continue

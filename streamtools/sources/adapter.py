@@ -50,6 +50,7 @@ from streamtools.sources.provider_terms import (
     raised_error,
     read_fault,
 )
+from streamtools.sources.read_pace import ReadPace, current_pace
 from streamtools.sources.transport import Transport
 
 UNREADABLE = msgspec.UNSET
@@ -773,6 +774,7 @@ class Source:
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
         self._read: Callable[[], Awaitable[Any]] | None = None  # None until the response is checked
+        self._pace: ReadPace | None = None  # the pace that `_read` has; None before the first read and without a pace
         self._ended_by_cancel = False  # the last read was cancelled, and this has ended the transport
         self._over = False
         self._released = False
@@ -792,6 +794,9 @@ class Source:
                     self._over = True
                     return [refusal]
                 self._read = self._transport.read
+                if (pace := current_pace.get()) is not None:
+                    self._pace = pace
+                    self._read = pace.open(self._transport.response, self._read)
                 item = await anext(self._transport)
             else:
                 item = await read()
@@ -832,6 +837,8 @@ class Source:
     async def aclose(self) -> None:
         """Stop reading and close the response. May be called at any time, from any task, and repeatedly."""
         self._over = True
+        if self._pace is not None:
+            self._pace.close()
         if not self._released:
             await self._transport.aclose()
             self._released = True

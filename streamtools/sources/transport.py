@@ -59,9 +59,9 @@ class Transport:
 
     def __init__(self, origin: object) -> None:
         self._iterator: AsyncIterator[Any] | Iterator[Any]
-        self._response, self._in_bytes = _response(origin)
+        self.response, self._in_bytes = _response(origin)
         if self._in_bytes:
-            self._iterator = aiter(self._response.aiter_bytes())
+            self._iterator = aiter(self.response.aiter_bytes())
         elif isinstance(origin, AsyncIterable):
             self._iterator = aiter(origin)
         elif isinstance(origin, bytes | bytearray | memoryview | str):  # one piece, although it is iterable
@@ -82,7 +82,7 @@ class Transport:
     @property
     def content_type(self) -> str:
         """The `Content-Type` of the response with its parameters, or an empty string."""
-        headers = getattr(self._response, "headers", None)
+        headers = getattr(self.response, "headers", None)
         declared = headers.get("content-type") if isinstance(headers, Mapping) else None
         return declared.strip() if isinstance(declared, str) else ""
 
@@ -94,7 +94,7 @@ class Transport:
     @property
     def url(self) -> str | None:
         """The host and path of the response's URL, or None."""
-        return url_of(self._response)
+        return url_of(self.response)
 
     @property
     def host(self) -> str | None:
@@ -122,7 +122,7 @@ class Transport:
         """
         if not self._in_bytes:
             return None
-        status = getattr(self._response, "status_code", None)
+        status = getattr(self.response, "status_code", None)
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
             status = None
@@ -142,11 +142,11 @@ class Transport:
             whole = value[0] if isinstance(value, list) and value else value  # Gemini sends one array
             advice = (text for key, text in _ADVICE.items() if isinstance(whole, dict) and key in whole)
             error = fault.event(_NO_STREAM + next(advice, ""))
-        return msgspec.structs.replace(error, url=url_of(self._response))
+        return msgspec.structs.replace(error, url=url_of(self.response))
 
     async def aclose(self) -> None:
         """Close the iterator and the response, even during a read. Exceptions that they raise are suppressed."""
-        iterator, response = self._iterator, self._response
+        iterator, response = self._iterator, self.response
         with contextlib.suppress(Exception):
             if hasattr(response, "aclose"):
                 await response.aclose()

@@ -43,6 +43,7 @@ from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import GUARD, StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
+from streamtools.sources.read_pace import ReadPace, current_pace
 from streamtools.stream.collector import BATCH, Collector
 from streamtools.stream.event_buffer import SMALL_TEXT, EventBuffer
 from streamtools.stream.lost_run import LostRun
@@ -360,6 +361,15 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         """Return the buffered events without waiting, up to a limit of bytes."""
         return self._buffer.take_ready()
 
+    @property
+    def pace(self) -> ReadPace:
+        """The pace of the reads from the provider, which depends on the `max_rate` of the readers."""
+        return self._run.pace
+
+    def use_pace(self, pace: ReadPace) -> None:
+        """Read from the provider at this pace, from the next source on."""
+        self._run.pace = pace
+
     def forward(self, write: Callable[[UIEvent], object]) -> None:
         """Pass all events to `write`. Iteration then yields no events, and ends when the stream ends."""
         self._buffer.forward(write)
@@ -483,6 +493,7 @@ class StreamRun:
     resumed: Resumption | None
     """The pending calls and decisions of an earlier run. None if this run does not resume a run."""
     buffer: EventBuffer = field(default_factory=EventBuffer, init=False)
+    pace: ReadPace = field(default_factory=ReadPace, init=False)
     logged: LoggedRun | None = field(default=None, init=False)
     """The state of the run in its log, if this stream continues a run. None otherwise."""
     opening: list[UIEvent] = field(default_factory=list, init=False)
@@ -619,6 +630,7 @@ class StreamRun:
         """
         machine, steps, feed, observation = self.machine, self.steps, self.machine.feed, self._observation
         machine.source = source
+        current_pace.set(self.pace)
         self.collector.read_from(source)
         batches_read = 0
         with nullcontext() if observation is None else observation.reading(source):

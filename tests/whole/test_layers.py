@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "events": {"errors", "json_values", "calls"},
     "rules": {"errors", "loading"},
     # stages without imports of each other
-    "sources": {*VOCABULARY, "loading", "logs"},
+    "sources": {*VOCABULARY, "loading", "logs", "sources.read_pace"},
+    "sources.read_pace": (),
     "typed": {"logs"},
     "parsing": {*VOCABULARY, "rules"},
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
@@ -42,7 +43,11 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # modules that build on them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
     "history": {"errors", "limits", "loading", "logs", "json_values", "calls", "parsing"},
-    "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
+    "stream": {
+        *VOCABULARY,
+        *("logs", "observing", "sources", "sources.read_pace", "parsing", "tools", "machine", "history", "rules"),
+        "typed",
+    },
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
@@ -51,7 +56,9 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "loading", "machine"},
-    "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
+    "serving": {
+        *("errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs", "sources.read_pace")
+    },
     "outputs.asgi": {"loading", "serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
@@ -102,6 +109,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "events": {"msgspec", "pydantic", "pydantic_core"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
+    "sources.read_pace": {"anyio"},
     "typed": {"pydantic"},
     "parsing": {"json_repair", "msgspec"},
     "tools": {
@@ -149,7 +157,7 @@ RIM = {
     "logs",  # finds the structlog that the application has imported
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
-    "sources.transport",
+    *("sources.transport", "sources.read_pace"),
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *("stream.event_buffer", "stream.text_judge", "stream.long_work"),
     "stream.reading",

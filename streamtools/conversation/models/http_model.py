@@ -151,6 +151,8 @@ class ModelResponse:
         self.status_code: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.url = getattr(response, "url", None)
+        self.extensions: Mapping[str, Any] = getattr(response, "extensions", {})
+        self.stream = getattr(response, "stream", None)
         self._transport = Transport(response)
         self._between_bytes = between_bytes
         self._first_bytes: bytes | None = None
