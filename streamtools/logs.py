@@ -20,6 +20,7 @@ from typing import Any
 from pydantic_core import ValidationError as PydanticError
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
+_LIBRARIES = {"pydantic", *sys.stdlib_module_names}
 _LONGEST_REASON = 300
 _QUOTED = re.compile(r"""'[^']*'?|"[^"]*"?""")
 _STACK_LEVEL = 3  # the number of stack frames from `logging` to the caller of `Logger`
@@ -74,15 +75,23 @@ def loggable(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__qualname__, "raised_at": place}
 
 
-def reason_of(error: BaseException) -> str:
-    """Return the message of an exception without quoted values, so that it is safe to log.
+def explained(error: BaseException) -> dict[str, str]:
+    """Return the type of a raised exception, its line in the application, and its message. All are safe to log.
 
-    Messages of this package stay complete, because they quote only names. An exception that was raised in `serving` may
-    come from a built-in function of the application, such as `int`, so its quoted values are removed.
+    The line is the last one outside pydantic and the standard library. Quoted values are removed from the message,
+    unless the function of this line contains them: a missing key of the application is shown. Messages of this package
+    stay complete, because they quote only names. An exception that was raised in `serving` may come from a built-in
+    function of the application, such as `int`, so its quoted values are removed.
     """
-    if isinstance(error, PydanticError) or _OWN.match(loggable(error)["raised_at"]):
-        return str(without_inputs(error))[:_LONGEST_REASON]
-    return _QUOTED.sub("…", str(error))[:_LONGEST_REASON]
+    for frame, number in traceback.walk_tb(error.__traceback__):  # the first frame is one of this package
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            code, line = frame.f_code, number
+    values = loggable(error)
+    if isinstance(error, PydanticError) or _OWN.match(values["raised_at"]):
+        reason = str(without_inputs(error))
+    else:
+        reason = _QUOTED.sub(lambda quoted: quoted[0] if quoted[0][1:-1] in code.co_consts else "…", str(error))
+    return values | {"raised_at": f"{code.co_filename}:{line}", "reason": reason[:_LONGEST_REASON]}
 
 
 def without_inputs(error: BaseException) -> BaseException:

@@ -29,7 +29,7 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event, weigh
-from streamtools.logs import Logger, loggable, reason_of
+from streamtools.logs import Logger, explained, loggable
 from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.event_log import WaitingReaders, split_key
 from streamtools.serving.leased_run import LeasedRun
@@ -392,7 +392,7 @@ class RedisProcess:
         try:
             await self._on_expired(self, key)
         except Exception as error:  # this or another process tries again when it finds the lease expired
-            log.warning("run_not_taken_over", **loggable(error), reason=reason_of(error))
+            log.warning("run_not_taken_over", **explained(error))
 
 
 class Feed:

@@ -29,7 +29,7 @@ from streamtools.errors import (
     check_methods,
 )
 from streamtools.json_values import count_values
-from streamtools.logs import Logger, loggable, reason_of, without_inputs
+from streamtools.logs import Logger, explained, without_inputs
 from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import IN_THREAD, in_thread
 
@@ -116,7 +116,7 @@ async def read_body(
     except (HTTPException, StreamToolsError):
         raise
     except CLIENT_ERRORS as error:
-        _log.warning("body_refused", **loggable(error), reason=reason_of(error))
+        _log.warning("body_refused", **explained(error))
         raise HTTPException(400, f"Invalid request body: {without_inputs(error)}" if debug else _INVALID) from None
     finally:
         _total_bytes -= len(body)

@@ -41,7 +41,7 @@ from streamtools.errors import (
 )
 from streamtools.events import Done, Start, UIEvent, join_deltas
 from streamtools.json_values import count_values
-from streamtools.logs import Logger, loggable, reason_of
+from streamtools.logs import Logger, explained
 from streamtools.outputs import make_encoder
 from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
@@ -599,7 +599,7 @@ class _Connection:
                     has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
                     if has_begun or isinstance(error, StreamToolsError):
                         raise
-                    _log.warning("message_refused", **loggable(error), reason=reason_of(error))
+                    _log.warning("message_refused", **explained(error))
                     await self._refuse(FrameError("refused", "The message is invalid."), conversation)
                 answers.popleft()
         except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup

@@ -170,6 +170,26 @@ def read_number(body: bytes) -> int:
     return int(json.loads(body))
 
 
+def read_conversation(body: bytes) -> Conversation:
+    return Conversation.model_validate_json(body)
+
+
+def read_json(body: bytes) -> Any:
+    return json.loads(body)
+
+
+async def test_the_line_of_a_refusal_is_in_the_application(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not in pydantic or the standard library."""
+    for read in (read_conversation, read_json):
+        await refused(Posted(b"{"), read)
+    places = [vars(each)["streamtools"]["raised_at"] for each in caplog.records]
+    assert [f"{__file__}:{read.__code__.co_firstlineno + 1}" for read in (read_conversation, read_json)] == places
+
+
+def look_up(body: bytes) -> str:
+    return {"a": "b"}[body.decode()]
+
+
 NO_NUMBER = "invalid literal for int() with base 10: "
 NO_MESSAGE = 'message 0: a message must be an object such as {"role": "user", "content": "Hello"}, got int'
 NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid array [list_type]"
@@ -182,6 +202,8 @@ NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid ar
         (Conversation.model_validate_json, b'{"messages": "s3cret"}', NO_LIST, ""),
         (read_number, b'"s3cret"', f"{NO_NUMBER}…", f"{NO_NUMBER}'s3cret'"),
         (int, b"s3cret", f"{NO_NUMBER}b…", f"{NO_NUMBER}b's3cret'"),
+        (ask, b"{}", "'messages'", ""),
+        (look_up, b"s3cret", "…", "'s3cret'"),
         (json.loads, b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ""),
     ],
 )
