@@ -207,6 +207,17 @@ def name_of(error: Exception) -> str:
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 
 
+def names_of(error: Exception) -> str:
+    """Return the names of an exception and of the operating system's error that caused it, such as a refused port."""
+    linked: BaseException | None = error
+    while linked is not None:
+        if isinstance(linked, OSError) and type(linked) is not OSError and linked is not error:
+            return f"{name_of(error)} {name_of(linked)}"
+        inner = linked.exceptions[0] if isinstance(linked, BaseExceptionGroup) else None
+        linked = inner or linked.__cause__ or linked.__context__
+    return name_of(error)
+
+
 def _get(error: Exception, name: str) -> object:
     with contextlib.suppress(Exception):  # a property of the exception may raise
         return getattr(error, name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -425,6 +426,21 @@ async def test_an_exception_of_aiohttp() -> None:
     error = (await ask(OpenAIChat("m", client=Malformed(), retries=0)))[0]
     assert isinstance(error, SourceError)
     assert (error.message, error.cause) == ("the provider could not be reached", f"{__name__}.ClientError")
+
+
+def unresolved(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("secret") from socket.gaierror("secret")
+
+
+async def test_the_cause_of_a_failed_connection() -> None:
+    """The log names a refused port, and a host name that is not resolved."""
+    client = httpx.AsyncClient(transport=httpx.MockTransport(unresolved))
+    causes = list[str | None]()
+    for one in (None, client):
+        (error,) = await ask(OpenAIChat("m", base_url="http://127.0.0.1:1/v1", client=one, retries=0))
+        assert isinstance(error, SourceError)
+        causes.append(error.cause)
+    assert causes == ["httpx.ConnectError ConnectionRefusedError", "httpx.ConnectError socket.gaierror"]
 
 
 # Closing.

@@ -157,6 +157,12 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
     ),
     "a gateway": (502, "text/html", b"<html>Bad", SourceError("Bad Gateway", status=502)),
     "a status nobody knows": (599, None, b"", SourceError("HTTP status 599", status=599)),
+    "a wrong URL": (
+        404,
+        JSON,
+        {"detail": "Not Found"},
+        SourceError("Not Found; check the URL, which ends in `/v1` for most servers", status=404),
+    ),
     "a redirect": (307, None, b"", SourceError("Temporary Redirect", status=307)),
     "an error as an event stream": (
         500,

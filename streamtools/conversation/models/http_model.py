@@ -43,7 +43,7 @@ from streamtools.history.formats import write_continuation
 from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
-from streamtools.sources.provider_terms import name_of, shown_url
+from streamtools.sources.provider_terms import name_of, names_of, shown_url
 from streamtools.sources.transport import Transport
 
 log = Logger(__name__)
@@ -269,7 +269,7 @@ class Sending:
                 # httpx-aiohttp raises the `ClientError` of aiohttp for a malformed response.
                 if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
                     raise
-                failed = SourceError("the provider could not be reached", cause=name_of(error))
+                failed = SourceError("the provider could not be reached", cause=names_of(error))
                 if response is not None:
                     failed = interrupted(name_of(error))
                 failed = msgspec.structs.replace(failed, url=shown_url(request.url))
