@@ -41,8 +41,8 @@ NATIVE = "native"
 EMULATED = "emulated_"
 """The prefix of the ids of emulated calls.
 
-A model that cannot make native calls has named the call in its answer to a separate request. The `dialect` of the call
-is `NATIVE`.
+A call is emulated if a model without native calls named it in the answer to a separate request. The `dialect` of the
+call is `NATIVE`.
 """
 
 _CUSTOM = ("custom", "custom_tool_call")  # the types of custom calls in chat completions and in Responses
@@ -56,9 +56,9 @@ class ToolCall(CheckedStruct, frozen=True, kw_only=True, omit_defaults=True, rep
 
     - `id` is unique in the run. `provider_id` is the id that the model or the provider sent, or None.
     - `dialect` is the syntax of a call in text, or `"native"` if the provider sent the call separately from the text.
-    - `raw` is the exact text of a call in text, including its markers. Calls of one array divide its text among them.
-      For a native call, `raw` is empty. The only exception is a malformed native call in a history, where `raw` is the
-      text of the arguments.
+    - `raw` is the exact text of a call in text, including its markers. If the model wrote several calls as one array,
+      each call has a part of the array's text. For a native call, `raw` is empty. The only exception is a malformed
+      native call in a history, where `raw` is the text of the arguments.
     - `repaired` is true if the JSON had a fault that was repaired.
     - `signature` must be in the next request to the provider, unchanged. `own` maps a message format to other fields
       of the call that the next request must contain.
@@ -198,7 +198,10 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
 
 
 def unwrap(value: Any) -> UnreadCall:
-    """Return the name of a call and its unread arguments. Raises `Rejected` if it is not an object or has no name."""
+    """Return the name of a call and its unread arguments.
+
+    Raises `Rejected` if the call is not an object, has no name, or has different names.
+    """
     if not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
     names: list[Any] = []

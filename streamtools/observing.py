@@ -43,7 +43,9 @@ class ObservedRun(Protocol):
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
-        """Report that a request starts. If the caller has sent the request, report that its response is read now.
+        """Report that a request starts.
+
+        If the application itself sent the request, report that the reading of its response starts.
 
         All earlier requests of the run have ended.
 
@@ -64,7 +66,7 @@ class ObservedRun(Protocol):
         """Report that the model failed and another model is used."""
 
     def request_retried(self) -> None:
-        """Report that the request is sent again, because no part of its response has arrived."""
+        """Report that the request is sent again, because it failed or was refused before the answer began."""
 
     def source_read(self, raised: BaseException | None) -> None:
         """Report that the source was read to its end, or until the exception `raised`."""
@@ -78,7 +80,7 @@ class ObservedRun(Protocol):
     def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
         """Return a context manager in which a tool runs. `tool` is None for an unknown name.
 
-        It yields a function to which the block passes the outcome of the call.
+        The context manager yields a function. The body of the `with` statement calls it with the outcome of the call.
         """
 
     def run_ended(self) -> None:
@@ -123,7 +125,7 @@ def observed_run() -> ObservedRun | None:
 
 @contextmanager
 def surrounding(run: ObservedRun | None) -> Iterator[None]:
-    """Return a context manager. Tasks that start inside it belong to `run`, or to no run if `run` is None."""
+    """Return a context manager. Tasks that start inside it belong to `run`. If `run` is None, it changes nothing."""
     if run is None:
         yield
         return
@@ -136,7 +138,7 @@ def surrounding(run: ObservedRun | None) -> Iterator[None]:
 
 
 def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-    """Return a context manager in which a tool runs. It yields a function to which the block passes the outcome."""
+    """Return a context manager in which a tool runs. See `ObservedRun.tool_runs`."""
     run = _run.get()
     return nullcontext(lambda outcome: None) if run is None else run.tool_runs(call, tool)
 

@@ -88,8 +88,8 @@ class ModelDecision(NamedTuple):
 
 
 # The decision request offers no native tools. Providers refuse native calls in the history of a request without tools,
-# so calls and results become plain text. Without the results, the model would call the tools again. The model's default
-# options are unknown here, so a value of None removes an option from the body.
+# so calls and results become plain text. The results are not omitted, because the model would call the tools again. The
+# model's default options are unknown here. So each unwanted option gets the value None, which removes it from the body.
 
 
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
@@ -170,7 +170,8 @@ def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return kept
 
 
-_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # statuses with which no provider reports missing support of tools
+# Statuses that never mean that the model does not support tools.
+_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)
 # "tools", "tool_choice", "tool calling", "function calls"
 _TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
 _refusal = re.compile(
@@ -425,7 +426,8 @@ class EmulatedReply(Replies):
         if isinstance(event, events.SourceUsage):
             return events.SourceUsage(self._hidden_usage + event.usage)
         if isinstance(event, events.ProviderCompleted):
-            hidden, self._hidden_usage = self._hidden_usage, None  # only the answer's first turn reports it
+            # If the stream contains several turns, only the first one reports the hidden usage.
+            hidden, self._hidden_usage = self._hidden_usage, None
             return replace(event, usage=hidden + event.usage) if event.usage is not None else event
         return event
 

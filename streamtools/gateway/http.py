@@ -87,7 +87,8 @@ def path_for(path: str, endpoint: str) -> str:
 def headers_for(client: Client, headers: Iterable[tuple[str, str]], content_type: str = JSON) -> Headers:
     """Convert a client's headers for a chat completions request, whose body has the `content_type`.
 
-    For an Anthropic client, the key in `x-api-key` becomes a bearer token, and the `anthropic-` headers are dropped.
+    For an Anthropic client, the `x-api-key` and `anthropic-` headers are dropped. The key becomes a bearer token if the
+    request has no `authorization` header.
     """
     kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
     if client == "anthropic":

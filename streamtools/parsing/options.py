@@ -74,7 +74,8 @@ class Options(ParserOptions):
     """All options of a `Parser`. They control how text is read, and how the visible text is changed."""
 
     text_rules: Sequence[Rule] = ()
-    """Rules that find parts of the visible text, and replace, remove or mark them. `streamtools.rules` creates them."""
+    """Rules that find parts of the visible text, and replace, remove or mark them. Create rules with the functions of
+    `streamtools.rules`."""
     rules_in_reasoning: bool = False
     """Whether the rules also apply to reasoning. A match cannot span text and reasoning."""
     history: Literal["as_written", "as_shown"] = "as_written"

@@ -47,8 +47,9 @@ class Closing:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
         It also ends after one of `first`. These have priority: another end is used only if the text at its position
-        cannot become one of `first`. With `line_feed`, a line feed before the end belongs to the end. With
-        `blank_line`, the line feed before a blank line is also an end.
+        cannot become one of `first`. Each of `first` must begin with the same character as an end in `ends` or
+        `before`. With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed
+        before a blank line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         self._first = Closing(*first, line_feed=line_feed) if first else None
@@ -118,7 +119,10 @@ _turn_end_here = re.compile(any_partial((token,) for token in TURN_ENDS)).match
 
 
 class Word:
-    """A word of at most `most` of the `characters`, written as in the brackets `[...]` of a regular expression."""
+    """A word of at most `most` characters.
+
+    `characters` are the allowed characters, as in the brackets `[...]` of a regular expression.
+    """
 
     def __init__(self, characters: str, most: int = 256) -> None:
         self.partial = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
@@ -153,8 +157,9 @@ always: Callable[[str], object] = str.__len__
 It is the cheapest function for this purpose.
 """
 
-_TURN_END_WINDOW = 128  # characters; more than the beginning of a tag and a token that ends the message
-LOOK_BACK = 320  # number of characters before the newest piece that stay stored after a limit was exceeded
+# Number of characters. A token that ends the message fits, even after the beginning of a tag.
+_TURN_END_WINDOW = 128
+LOOK_BACK = 320  # after a limit was exceeded, this many characters before the newest piece stay stored
 _MAX_REWIND = 256  # how far a grammar can then go back; the rest of LOOK_BACK is for a tag before that position
 
 
@@ -185,7 +190,7 @@ class Reader:
         self._limit = limit
         self._max_received = max(limit, len(marker))  # how many characters may arrive before the limit is exceeded
         self.room = self._max_received - len(marker)  # how many more characters can be stored; negative after a limit
-        self._skipped_from = 0  # the position after which no text is stored
+        self._skipped_from = 0  # the position from which on only the end of the text is stored
         self._previous = ""  # the character before the stored text
 
     # Positions.
@@ -326,8 +331,7 @@ class Reader:
         """Pass the text before the next `closing` to `take`, and read the closing.
 
         Return 0 if no closing was found, else 1. If `closing` has `first`, return 1 for these ends, and 2 for the other
-        ends. While the generator is paused, the caller may pass text without the beginning of a closing directly to
-        `take`.
+        ends. While the generator is paused, the caller may pass text directly to `take`, if no closing can begin in it.
         """
         closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         search = closing.search
@@ -369,7 +373,7 @@ class Reader:
         return kept[:length]
 
     def skip_from(self, place: int) -> None:
-        """Store no text after the position `place`."""
+        """From the position `place` on, store only the end of the text."""
         self.stores = False
         self._skipped_from = place
         self._previous = self._before_text()

@@ -247,7 +247,7 @@ class Span(Reader):
     def exceed(self, code: Code, place: int | None = None) -> None:
         """Turn the incomplete call into an error. `code` names the limit that the call exceeds at the position `place`.
 
-        The default of `place` is the end of the received text. The span stores no text after `place`.
+        The default of `place` is the end of the received text. From `place` on, only the end of the text is stored.
         """
         place = self.received if place is None else place
         if not (self.kept_from or self.calls.drafts):  # a tag around several calls is open, and no call has begun
@@ -295,10 +295,11 @@ class Span(Reader):
     def json(
         self, *, lines: Pattern | None = None, envelope: type[JsonScanner] = JsonScanner
     ) -> Generator[None, None, ScanState]:
-        """Read a JSON object, or an array of objects. Returns ENDED, BROKEN, or OPEN if the stream has ended.
+        """Read a JSON object, or an array of objects. Returns ENDED or BROKEN.
 
-        At a line feed in a string, the pattern `lines` is matched. If it matches, the JSON is BROKEN and reading stops
-        before the line feed. `envelope` is the scanner class, which knows where the calls are in the JSON.
+        Returns OPEN if the stream or the message ends before the value. At a line feed in a string, the pattern `lines`
+        is matched. If it matches, the JSON is BROKEN and reading stops before the line feed. `envelope` is the scanner
+        class, which knows where the calls are in the JSON.
         """
         self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
         scanner.reports_arguments = self._output.call_deltas

@@ -5,9 +5,9 @@ The head of an exchange is redacted before it is written:
 - Only headers of an allow-list are recorded.
 - A request body is recorded only with `record_body=True`. Otherwise only its size is recorded.
 - In URLs, user names and passwords are removed. The value of a parameter whose name suggests a credential is replaced.
-- In the text of the head, keys of known formats, the caller's secrets, and the credentials in the headers and URL of
-  the request are overwritten. They are also overwritten in the bytes of the response, because a server that refuses a
-  key often repeats it.
+- These are overwritten in the text of the head: keys of known formats, the caller's secrets, and the credentials in
+  the headers and URL of the request. They are also overwritten in the bytes of the response, because a server that
+  refuses a key often repeats it.
 
 A replay redacts a new request in the same way, to compare it with the recorded requests.
 
@@ -17,13 +17,14 @@ by `*`, as in `sk-****************`. This keeps all lengths. Other secrets, whic
 completely.
 
 The bytes are searched twice. First the raw bytes are searched for whole keys. In a key, `\/` may stand for `/`. A key
-may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, the values of all JSON fields with
-the same name (`"content":"…"`) are joined and searched. A model writes only a few characters of a key in each event.
-Text in other encodings is not searched. A secret without a known format is found only if it is passed as a `Secret`.
+may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, some JSON fields are searched:
+those in which providers send text or arguments, such as `"content":"…"`. The values of all fields with the same name
+are joined, because a model writes only a few characters of a key in each event. Text in other encodings is not
+searched. A secret without a known format is found only if it is passed as a `Secret`.
 
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
-`MAX_LINE` bytes is searched in parts. A part or a joined value may end with the beginning of a key. This end, at most
-`MAX_SECRET` bytes, is then searched again together with the next data. Events that contain the possible beginning of a
+`MAX_LINE` bytes is searched in parts. If a part or a joined value ends with the beginning of a key, this beginning (at
+most `MAX_SECRET` bytes) is searched again together with the next data. Events that contain the possible beginning of a
 key are buffered until the key is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
@@ -45,7 +46,10 @@ from streamtools.recording.format import ExchangeHead, RecordedRequest
 from streamtools.rules.key_formats import FORMATS
 
 MAX_SECRET = 4096
-"""The maximum length in bytes of a secret text, of a match of a secret pattern, and of the head of a JWT."""
+"""The maximum length in bytes of a secret text, and of the head of a JWT.
+
+A longer match of a secret pattern may be missed in a line of more than `MAX_LINE` bytes.
+"""
 
 MAX_LINE = 64 * 1024
 """The length in bytes up to which the fields of a line are joined. Events with text of a model are shorter."""
@@ -99,8 +103,8 @@ _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, 
 
 Secret: TypeAlias = str | re.Pattern[str]
 """A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` matches only
-ASCII characters, and `.` matches one byte. Matches that contain a line end or more than `MAX_SECRET` bytes are not
-found.
+ASCII characters, and `.` matches one byte. Matches that contain a line end are not found. A match of more than
+`MAX_SECRET` bytes may be missed in a line of more than `MAX_LINE` bytes.
 """
 
 
@@ -122,7 +126,7 @@ _FIELDS = (
 # "content": "a piece of text". The groups are the name of the field and its value.
 _PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
 _SHORTEST_KEY = 15  # the minimum length of a key in bytes
-_LOOKBEHIND = 16  # the maximum number of bytes before a match that the patterns read
+_LOOKBEHIND = 16  # patterns look back at most this many bytes before a match
 _MAX_SHOWN = 4  # if the stream ends within a secret text, up to this many bytes of the secret are not overwritten
 _ASTERISK = ord("*")
 
@@ -163,7 +167,11 @@ class Scrubber:
         return decided if self._second_pass is None else self._second_pass.feed(decided)
 
     def close(self, *, complete: bool) -> bytes:
-        """Return the remaining bytes. With `complete=False`, overwrite the possible beginning of a key at the end."""
+        """Return the remaining bytes.
+
+        With `complete=False`, overwrite the possible beginning of a key or of a secret text at the end. A beginning of
+        a secret text with at most `_MAX_SHOWN` bytes stays.
+        """
         end = self._buffer_start + len(self._buffer)
         self._search(end, is_last=True)
         for text in () if complete else (self._raw, *self._fields.values()):
@@ -220,7 +228,8 @@ class _SearchedText:
     def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
         """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets.
 
-        Patterns are searched only in complete lines. With `is_last=True`, `data` completes the last line.
+        Patterns are searched in complete lines. In an unfinished line, only matches that begin before its last
+        `MAX_SECRET` bytes are found. With `is_last=True`, `data` completes the last line.
         """
         self._forget(self._search_from + MAX_SECRET, self._decided)  # drop the middle of a very long key
         self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
@@ -274,7 +283,7 @@ class _SearchedText:
         return _PARTIAL_KEY.search(self._text, self._unfinished_line())
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the secret texts. Overlapping spans are cut, so that they do not overlap."""
+        """Yield the spans of the secret texts. Overlapping spans of one text are cut, so that they do not overlap."""
         for text in self._texts:
             start, index = 0, self._text.find(text, self._decided)
             while index >= 0:
@@ -375,7 +384,7 @@ _SECRET_NAME = re.compile(
 # "Bearer " in "Bearer sk-…"
 _SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|negotiate|token) +", re.IGNORECASE)
 _MIN_CREDENTIAL = 16  # length in characters; a shorter value may be an ordinary word
-_MAX_CREDENTIALS = 32  # number of credentials in a request to search for; each search takes time
+_MAX_CREDENTIALS = 32  # at most this many credentials of a request are searched for; each search takes time
 _MAX_DEPTH = 100  # levels of nested JSON; a deeper value would exhaust the stack
 
 Headers = Iterable[tuple[str, str]]

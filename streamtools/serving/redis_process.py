@@ -5,9 +5,9 @@ form the next batch. So under low load each event is sent immediately, and under
 Readers in this process get an event after the server has confirmed it.
 
 The second task reads several streams with one blocking command on a separate connection. The streams are the messages
-to this process, the released runs, and logs. The task reads the log of each run that another process writes and that
-has readers in this process. To change the logs that the task reads, this process sends a `wake` message to itself. The
-message ends the blocking command.
+to this process, the released runs, and logs. The task reads the log of each run that has readers in this process. It
+does not read the log if this process writes the run, and the `Feed` of the readers has all written events. To change
+the logs that the task reads, this process sends a `wake` message to itself. The message ends the blocking command.
 
 The third task renews the leases of the runs that this process drives. It also takes over runs whose lease has expired.
 The process of such a run has crashed, has shut down, or cannot reach the server.
@@ -75,7 +75,7 @@ class RedisProcess:
         self.leased: dict[str, LeasedRun] = {}
         """Maps the key of a run to its state, for each run that this process drives."""
         self.readers = WeakKeyDictionary[Run, set[int]]()
-        """Maps each run that another process drives to its readers in this process."""
+        """For each run that another process drives: its readers in this process."""
         self._settings = server.settings
         self._tasks = tasks
         self._on_expired = on_expired
@@ -317,7 +317,7 @@ class RedisProcess:
             self._feeds.clear()
 
     async def _listen(self) -> None:
-        """Do a step of the second task: read messages, and the logs of runs that another process writes."""
+        """Do a step of the second task: read messages, released runs, and logs. See `_is_fed_here`."""
         if self._may_have_lost_events:
             for feed in list(self._feeds.values()):
                 last = feed.last

@@ -114,7 +114,8 @@ class Run(AsyncOnly, Checked, Deciding):
         self.is_cut = False
         """True if the run ends in this process, and another process may continue it.
 
-        This is so if this process shuts down, has lost its lease in the ledger, or could not store the end of the run.
+        This is so if this process shuts down, or has lost its lease in the ledger. It is also so if the store refused
+        to store the end of the run, such as the end of an abandoned continuation.
         """
         self.continued: Run | None = None
         """A `RemoteRun` of the same run, set if another process has taken the run over and not ended it yet."""
@@ -394,7 +395,8 @@ class Run(AsyncOnly, Checked, Deciding):
             self._collector = None
         self.trace = getattr(events, "trace", "")
         self.journal.begin()
-        if self.journal.in_memory and isinstance(events, ToolStream):  # the readers of other logs are not all known
+        # A log that is not in memory may have readers in other processes, which this process does not know.
+        if self.journal.in_memory and isinstance(events, ToolStream):
             events.use_pace(self.journal.pace)
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass

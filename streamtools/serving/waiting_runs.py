@@ -89,8 +89,8 @@ class WaitingRuns:
     async def save(self, run: Run, done: Done) -> bool:
         """Store the end of a run before its `done` is written. Returns whether the run is stored.
 
-        A continuation is stored only if this process has the lease on the run that waited. A continuation is not stored
-        if it was cancelled for lack of readers, or because this process can no longer drive it. Then another process,
+        A continuation is stored only if this process has the lease on the run that waited. A cancelled continuation is
+        not stored in two cases: it had no readers, or this process can no longer drive it. Then another process,
         perhaps one with a reader, may continue the run that waited. Raises ValueError if a run that waits cannot be
         stored.
         """
@@ -232,8 +232,8 @@ class FollowedRun(Run):
         await self.wait()
 
     async def _found(self) -> Run:
-        """Wait until the continuation is stored, or runs in this process. Retry after a failure of the ledger or of
-        `resume`."""
+        """Wait until the continuation is stored, or runs in this process. Retry after a failure, such as one of the
+        ledger."""
         while True:
             try:
                 run = await self._try_to_continue(self._waiting)

@@ -211,7 +211,7 @@ def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
 
 
 def _broken(text: str, number: int, replacement: str) -> str:
-    """Replace the character at an index, which is `number` modulo the length plus one."""
+    """Replace one character, or append `replacement`. `number` chooses the position."""
     index = number % (len(text) + 1)
     return text[:index] + replacement + text[index + 1 :]
 

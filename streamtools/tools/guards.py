@@ -32,8 +32,8 @@ class Guards(Checked):
     """
 
     repeated_calls: int | None = 5
-    """Number of consecutive calls with the same name and arguments that stops the run. The last of them does not run
-    (`repeated_call`)."""
+    """After this number of consecutive calls with the same name and arguments, the run stops. The last of them does not
+    run (`repeated_call`)."""
     calls_per_turn: int | None = 32
     """Maximum number of calls that run in one turn. Further calls do not run (`call_limit`)."""
     calls: int | None = 100
@@ -59,7 +59,7 @@ class Guards(Checked):
 class GuardTracker:
     """Counts the calls, tokens and failures of one run and compares them with its `Guards`.
 
-    Streams that share a tracker are parts of one run. `why` is the reason of the first call of `trip`, or None. The
+    Streams that share a tracker are parts of one run. `why` is the reason that was first passed to `trip`, or None. The
     stream itself enforces the limits of time and size, and does not record them here.
     """
 

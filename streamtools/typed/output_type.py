@@ -12,7 +12,7 @@ from streamtools.logs import validation_errors
 if TYPE_CHECKING:
     from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
 
-_MAX_ERRORS = 100  # a longer message names only the first errors
+_MAX_ERRORS = 100  # the maximum number of errors that a message names
 _KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
 # Keywords that do not restrict the value.
 _ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id"))
@@ -43,8 +43,8 @@ class InvalidItem:
 class OutputType:
     """The type of an answer: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
 
-    `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. The types, the
-    enumerations of strings, and the required and forbidden fields in the schema are then checked. For other types,
+    `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. The answer is
+    checked only for types, for enumerations of strings, and for required and forbidden fields. For other types,
     pydantic validates the JSON text.
     """
 
@@ -88,8 +88,9 @@ class OutputType:
 class _JsonSchema:
     """Checks a value against the simple keywords of a JSON schema.
 
-    Of the keywords that refer to or combine schemas, only a lone `$ref`, `anyOf` or `oneOf` is checked. `oneOf` is
-    checked like `anyOf`. A schema with any other use of these keywords is not checked.
+    The keywords in `_UNCHECKED` refer to other schemas, combine them, or apply them to parts of a value. Of these
+    keywords, only `$ref`, `anyOf` and `oneOf` are checked, and only if the schema has no other keyword that restricts
+    the value. `oneOf` is checked like `anyOf`. All other schemas with a keyword in `_UNCHECKED` are not checked.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:

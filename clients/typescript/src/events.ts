@@ -4,9 +4,9 @@
  *
  * - `id` is unique in the run. `provider_id` is the id that the model or the provider sent, or None.
  * - `dialect` is the syntax of a call in text, or `"native"` if the provider sent the call separately from the text.
- * - `raw` is the exact text of a call in text, including its markers. Calls of one array divide its text among them.
- * For a native call, `raw` is empty. The only exception is a malformed native call in a history, where `raw` is the
- * text of the arguments.
+ * - `raw` is the exact text of a call in text, including its markers. If the model wrote several calls as one array,
+ * each call has a part of the array's text. For a native call, `raw` is empty. The only exception is a malformed
+ * native call in a history, where `raw` is the text of the arguments.
  * - `repaired` is true if the JSON had a fault that was repaired.
  * - `signature` must be in the next request to the provider, unchanged. `own` maps a message format to other fields
  * of the call that the next request must contain. */

@@ -32,15 +32,16 @@ Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "ne
 hidden after a call. `near` is a near miss, and `native` a native call."""
 
 MAX_STEPS = 50_000
-"""The maximum number of steps that the page can show."""
+"""The maximum number of chunks that the page can show. The end of the response is one more step."""
 
-_NEAR_MISS_WINDOW = 4096  # number of the last visible characters in which a near miss is searched for
+_NEAR_MISS_WINDOW = 4096  # a near miss is searched for only in this many of the last visible characters
 
 
 class Mark(NamedTuple):
     """A range of the model's text that is not plain visible text.
 
-    `label` is the dialect of a call, a malformed call or a near miss, or the code of a warning. Otherwise it is empty.
+    `label` is the dialect of a call, a malformed call or a near miss. For a native call, it is `"native"`. For a
+    warning, it is the code. Otherwise it is empty.
     """
 
     begin: int
@@ -182,7 +183,7 @@ class _ModelText:
         self._pending: deque[tuple[int, str]] = deque()
         self._covered = 0  # number of characters of the first pending delta that events have covered
         self._visible: list[str] = []  # the last visible text
-        self._visible_end = 0  # the position after the last visible text
+        self._visible_end = 0  # the position after the last text that an event has covered
         self._streamed: set[str] = set()  # keys of the native calls whose arguments arrived in deltas
 
     def add(self, event: SourceEvent) -> None:

@@ -1,13 +1,15 @@
 """Converts literals of Python to JSON: `{'units': None}` becomes `{"units":null}`.
 
 `Literals` converts text in pieces, as they arrive. It writes JSON as soon as the JSON is certain. It reads text only
-once, except for a short token that is cut at the end of a piece. It checks the whole grammar, so its output is valid
-JSON for any input. It does not use `eval` or `ast`, because the input is the output of a model.
+once, except for a short token that is cut at the end of a piece. It checks the whole grammar. So the output for a
+complete value is valid JSON, except for NaN and Infinity. It does not use `eval` or `ast`, because the input is the
+output of a model.
 
 The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
-quotes. A quote is unescaped content if no structure, such as a comma or a bracket, follows it. After the first
-unescaped quote, a quote ends the string only if all brackets in the string are closed. The bracket or tag that ends the
-call always ends the string as well, so that the string cannot contain the rest of the answer.
+quotes. An unescaped quote counts as content if no structure, such as a comma or a bracket, follows it. The beginning of
+the string is then read again. After the first unescaped quote, a quote ends the string only if all brackets in the
+string are closed. From then on, the bracket or tag that ends the call also ends the reading of the value. So the string
+cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ class Quotes:
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
-        """Matches the content up to the mark, an escape, or a part of the mark at the end of the text."""
+        """Matches the content, including the escapes that have the same meaning in JSON.
+
+        It stops before the mark, before another escape, and before a part of the mark at the end of the text. In a raw
+        string, it stops before each back-slash.
+        """
         return matcher(self._content)
 
     @cached_property
@@ -174,7 +180,7 @@ _NEXT_ARGUMENT = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 1
 """A comma after a string argument, with the name of the next argument or the end of the call."""
 _GAP_LIMIT = 256  # characters of white space between the closing quote of a string and the structure after it
 _brackets = re.compile(r"[()\[\]{}]").finditer
-# Removes each back-slash, which JSON doubles, with the character after it.
+# In JSON, each back-slash of the content is doubled. This removes the two, and the character after them.
 _remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub
 
 
@@ -338,7 +344,7 @@ class Literals:
             self._pieces[-1] = self._element
 
     def _close(self, bracket: str, at: int) -> int:
-        """End the innermost container. The state becomes BROKEN if it cannot end here, or if the bracket is wrong."""
+        """End the innermost container. If it cannot end here, or if the bracket is wrong, the state becomes BROKEN."""
         opened = self._stack[-1] if self._stack else ""
         in_parentheses = opened == "(" and self._expect == _NEXT  # one value without a comma is not a tuple
         if self._expect in (_VALUE, _COLON) or not opened or _OPENING.get(bracket) != opened[0] or in_parentheses:

@@ -28,7 +28,10 @@ from streamtools.parsing.span import Body, Span
 
 NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all characters except these
 NAME = Some(NAME_CHARACTERS, 1, 96)
-"""The name in a marker. Most providers allow 64 characters. A higher limit would delay text that looks like a name."""
+"""The name in a marker. Most providers allow 64 characters.
+
+A limit above 96 characters would delay more text that only looks like a name.
+"""
 PROSE = r".,;:!?'()*/\\|"
 """Punctuation that often follows a marker in prose about the marker. No name begins with one of these."""
 WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
@@ -36,7 +39,7 @@ WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
 NAMESPACE = "(?:functions?[./:])?"
-"""A pattern for the namespace `functions.` before a name, and for the misspellings of models."""
+"""A pattern for the optional namespace `functions.` before a name, and for the ways in which models misspell it."""
 
 _WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
@@ -61,7 +64,7 @@ def plain_name(word: str, declared: Declared) -> Identity | None:
 class NamedCall:
     """The grammar of one call up to the end of its JSON: `name_tag NAME id_tag ID separator {...}`.
 
-    Only the name and the JSON are required in every dialect.
+    Only the name is required in every dialect. If the call has a closing tag, the JSON may be missing, or be `null`.
     """
 
     def __init__(
@@ -152,7 +155,8 @@ class NamedCall:
 def bare(call: NamedCall, begin: str) -> Body:
     """Return the grammar of one call without a closing tag. The call ends with its JSON.
 
-    A malformed call ends with the next blank line, or before `begin`, the beginning of another call.
+    A call with broken JSON ends where its brackets balance, or with the next blank line. Any other malformed call ends
+    with the next blank line, or before `begin`, the beginning of another call.
     """
     closing = Closing(before=(begin,), blank_line=True)
 
@@ -224,9 +228,9 @@ class Enclosed:
 class AddressedCall:
     """The grammar of a call that is a whole message. The recipient of the message is the tool.
 
-    The content is one JSON object, or nothing. Other content, such as code for an interpreter, is an error up to the
-    end of the message. A message also ends where the next message begins, because servers remove the token at which a
-    model stops.
+    The content is one JSON object, `null`, or nothing. If the message has other content, such as code for an
+    interpreter, the whole message is a malformed call. A message also ends where the next message begins, because
+    servers remove the token at which a model stops.
     """
 
     def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:

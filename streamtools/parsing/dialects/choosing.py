@@ -62,7 +62,7 @@ def _suggestion(choice: object) -> str:
 
 @cache
 def _auto() -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"`, without the openers and tags that may occur in ordinary text."""
+    """Return the dialects of `"auto"`, with only the openers and tags that `"auto"` includes (`Opener.auto`)."""
     return tuple(
         replace(
             dialect,
@@ -82,9 +82,9 @@ def _opener_for_auto(opener: Opener) -> Opener:
 
 
 def _tag_for_auto(tag: Tag) -> Tag:
-    """Limit a tag that opens reasoning to the start of the message, like `<think>`. Other tags are not changed.
+    """If a tag opens reasoning, let it match only at the start of the message, as `<think>` does by default.
 
-    A tag with `before` is the header of a message. Such a header may occur anywhere.
+    Other tags are not changed. A tag with `before` is the header of a message. Such a header may occur anywhere.
     """
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 
@@ -103,17 +103,17 @@ def _without_shared_tags(dialect: Dialect, chosen: Iterable[Dialect]) -> Dialect
 
 
 class ByName(tuple[Dialect, ...]):
-    """The dialects for the name of a model. Like None, they are enabled only until the model makes a native call."""
+    """The dialects for the name of a model. As with `dialects=None`, a native call of the model disables them."""
 
     taught: Dialect | None = None
-    """The first dialect of the model that a prompt can teach and that `"auto"` includes. None if there is none."""
+    """The first dialect of the model that a prompt can teach and that has `auto=True`. None if there is none."""
 
 
 def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName | None:
     """Return the dialects that models of this name write, then the other dialects of `"auto"`.
 
     The others are included because a prompt may teach one of them. If the calls of the model are always native, the
-    result is empty, unless `native_tool_calls` is False. Returns None if the name is unknown.
+    result is empty, unless `native_tool_calls` is False. Returns None if no dialect of these models is known.
     """
     families = families_for(model_name)
     if families and families[0].native and native_tool_calls is not False:
@@ -146,7 +146,7 @@ def auto_as_near_misses(*, tags: bool = False, message: str = _NATIVE) -> tuple[
     """Return the dialects of `"auto"` with near misses in place of openers. `message` is the text of the warning.
 
     Each opener of a call becomes a near miss, unless it is recognized only at the start of a message. With `tags=True`,
-    the tags of the dialects are kept, so that they are hidden as before the first native call.
+    the tags of the dialects are kept, so that they stay hidden after the first native call.
     """
     return tuple(
         replace(

@@ -1,4 +1,4 @@
-"""The dialects that the prompts of streamtools teach by default. No model's chat template uses them.
+"""Two dialects of streamtools. No model's chat template uses them. Prompts teach `tilde_fence` by default.
 
     ###:{"toolName": "getWeather", "parameters": {"city": "Paris"}}
 
@@ -9,14 +9,16 @@
 Three hashes usually begin a Markdown heading. With a colon, a brace and a quote after them, they begin a call. The
 dialect has no closing tag. A call ends where its JSON object ends.
 
-The lines `~~~tool_call` and `~~~` contain no other text. Between them is a JSON object or an array of objects. Some
-models put this JSON into a fence of back-ticks. The fence is accepted. If the JSON is malformed, the call ends with the
-next line that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
+The line `~~~tool_call` contains no other text, except for a nonce. After it is a JSON object or an array of objects,
+and then `~~~`. Text after these tildes is shown. Some models put the JSON into a fence of back-ticks. The fence is
+accepted. If the JSON is malformed, the call ends with the next three tildes that begin a line. This is true even inside
+a string, because JSON strings contain no line feeds.
 
 A nonce is a secret word of the conversation. The markers contain it: `###k7:{…}`, `~~~tool_call k7`. An attacker may
 write calls into a web page, and the model may quote the page. The nonce is in the system prompt, so the attacker does
 not know it. With the nonce k7, only `###k7:{…}` and `~~~tool_call k7` begin calls. Only `###result k7 getWeather: {…}`
-and `~~~tool_result k7 get_weather` begin results. A marker without the nonce is text.
+and `~~~tool_result k7`, with or without a name such as `get_weather`, begin results. A marker without the nonce is
+text.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
 _NONCE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
-_NONCE_LENGTH = 6  # there are about 2**29 nonces
+_NONCE_LENGTH = 6  # there are almost 2**30 nonces
 _NONCE = re.compile("[A-Za-z0-9]{1,16}")
 _ANY_NONCE = Some("A-Za-z0-9", 1, 16)
 
@@ -214,7 +216,7 @@ def _read_result(span: Span) -> Generator[None, None, None]:
 
 
 def _skip_to_closing(span: Span) -> Generator[None, None, None]:
-    """Skip to the end of the first line after the marker that begins with three tildes.
+    """Skip to the end of the next three tildes that begin a line. The text before them is the body.
 
     The search begins before the line end of the marker, because the next line may already be the closing one.
     """

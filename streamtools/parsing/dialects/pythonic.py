@@ -30,8 +30,9 @@ def pythonic() -> Dialect:
     """Return the dialect of ToolACE. Calls have no tags.
 
     The model card of meta-llama/Llama-3.2 also describes this form. A list is read as calls only at the start of a
-    message, and only if its first call names a declared tool. The tags of Llama 4 are also read, because the parsers
-    named `pythonic` in inference servers read them.
+    message or after another call, unless the parser has `calls_at="anywhere"`. The first call of the list must name a
+    declared tool. The tags of Llama 4 are also read, because the parsers named `pythonic` in inference servers read
+    them.
     """
     return replace(
         pythonic_llama4(),
@@ -267,7 +268,8 @@ def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, qu
     """Return a dialect in Gemma's notation. `around` holds the tags around a call, and then those around a result.
 
     `mark` stands around strings. With `quotes`, it also means a quote in a string. If the caller names the dialect, any
-    text after the opening tag is a call, and a call of a declared tool needs no tag.
+    text after the opening tag is a call, unless it begins with a back-tick. A call of a declared tool then needs no
+    tag.
     """
     opening, close, result, end_of_result = around
     calls, literal = GemmaCalls(mark, opening, close, quotes=quotes), _gemma_writer(mark)

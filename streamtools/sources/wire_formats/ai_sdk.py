@@ -7,9 +7,9 @@ another turn begins. In the second case, the finish reason is "stop".
 
 The parts after a call show who runs it. The backend has run a call if the call has `providerExecuted`, or if its
 result, its denial or an input error follows in the same turn. Such calls are reported with `provider_executed`, and
-their results are forwarded. This process may run the calls that have no result when the last turn ends. Calls that it
-cannot run are reported with `answerable=False`: calls that need an approval, calls of a turn after which the backend
-started another turn, and calls of a turn that has more calls than the limit.
+their results are forwarded. If a call still has no result when the last turn ends, this process may run it. Calls that
+it cannot run are reported with `answerable=False`: calls that need an approval, calls of a turn after which the backend
+started another turn, and complete calls that were buffered when a turn exceeded the limit of calls.
 
 `[DONE]` is ignored, because `finish` already ends the stream. Results, files, sources and `data-…` parts are forwarded
 unchanged.
@@ -36,9 +36,10 @@ _SIGNATURES = ("signature", "thoughtSignature", "redactedData")  # fields of `pr
 class BufferedCalls:
     """Buffers the calls of one turn until it is known whether the remote backend has run them.
 
-    If the backend ran a tool, the result follows the call in the same turn. This process may run the calls that have no
-    result at the end of the turn. Only whole arguments are stored, not their pieces. If a turn has more calls than the
-    limit, all buffered calls are reported immediately with `answerable=False`.
+    If the backend ran a tool, the result follows the call in the same turn. If a call has no result at the end of the
+    turn, this process may run it. Only whole arguments are stored, not their pieces. The limit applies separately to
+    the complete calls in the buffer, and to the calls whose arguments have not arrived. If one of these numbers exceeds
+    the limit, all buffered calls are reported immediately, the complete ones with `answerable=False`.
 
     If the backend accepts no results, pass `answerable=False`. Every call that the backend has not run is then reported
     with `answerable=False`. The key of a call is the id that the backend sent, or for example "call 1" if it sent none.
@@ -57,7 +58,7 @@ class BufferedCalls:
         """Ids of all calls of the run that were reported, or that the backend has run."""
 
     def begin(self, id: str, name: str | None, events: list[SourceEvent]) -> None:
-        """Buffer a call whose arguments have not arrived. Reports the buffered calls if the turn exceeds the limit."""
+        """Buffer a call whose arguments have not arrived. Reports the buffered calls if too many lack arguments."""
         if id not in self._whole:
             self._begun[id] = name
             if len(self._begun) > self._limit:
@@ -66,7 +67,7 @@ class BufferedCalls:
     def complete(
         self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
     ) -> None:
-        """Buffer a complete call that the backend has not run. Reports the buffered calls if they exceed the limit."""
+        """Buffer a complete call that the backend has not run. Reports the buffered calls if too many are complete."""
         self._without_id += id is None
         key = f"call {self._without_id}" if id is None else id
         self._begun.pop(key, None)
@@ -96,7 +97,7 @@ class BufferedCalls:
         self._whole.clear()
 
     def release(self, events: list[SourceEvent], *, answerable: bool = True, early: bool = False) -> None:
-        """Append the buffered calls. For a call without arguments, append only its start.
+        """Append the buffered calls. If the arguments of a call have not arrived, append only its start.
 
         With `answerable=False` or `early`, the calls are reported with `answerable=False`. `early` means that the turn
         continues, so that the backend may still run them.

@@ -6,7 +6,8 @@ piece may hold a number, a boolean or null. Successive strings with the same pat
 The values must arrive in the order of the JSON text. This holds for all streams that were observed. If a value belongs
 to a container that the text has closed, the text opens the container again. The text then has a duplicate key, so the
 call is malformed and does not run. The same applies to a value that would replace another value. A piece is invalid if
-its path or value is unreadable, or if it is not the next item of an array. After an invalid piece, no text is written.
+its path or value is unreadable. It is also invalid if it is an item of an array, but not the next one, or if it uses an
+array as an object or an object as an array. After an invalid piece, no text is written.
 """
 
 from __future__ import annotations
