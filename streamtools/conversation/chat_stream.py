@@ -1,8 +1,11 @@
 """Runs the chat loop: request an answer, run its tools, send the results to the model, and repeat.
 
-The loop ends when an answer contains no calls. A chat is a `ToolStream` that reads several answers in order, one for
-each step. It emits the events of a `ToolStream` in the same order, with one `done` event at the end. Between two steps
-it also emits a `follow-up` event, which contains the messages that the next request adds.
+The loop usually ends with an answer that contains no calls. But it continues if the provider has paused its turn, or if
+this answer is invalid output that may be requested again. The loop also ends if calls remain pending.
+
+A chat is a `ToolStream` that reads several answers in order, one for each step. It emits the events of a `ToolStream`
+in the same order, with one `done` event at the end. Between two steps it also emits a `follow-up` event, which contains
+the messages that the next request adds.
 """
 
 from __future__ import annotations
@@ -68,23 +71,24 @@ class Chat(ToolStream):
 
     After an answer with calls, the chat sends the results of the calls to the model. The next answer is the next step.
     With `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that
-    each follow-up request adds. If the function raises an exception, the run ends with an error and the exception is
-    raised again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do
-    not run and remain pending. A `tool_choice` applies only to the first step. An answer that does not fit the type
-    `output` is requested again up to `OutputOptions.retries` times.
+    each follow-up request adds. A request that continues a paused turn is not reviewed. If the function raises an
+    exception, the run ends with an error and the exception is raised again. A chat has at most `max_steps` steps. If
+    the answer of step number `max_steps` contains calls, they do not run and remain pending. A `tool_choice` applies
+    only to the first step. An answer that does not fit the type `output` is requested again up to
+    `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
     Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the
     model's name, and after them the others of `"auto"`. It enables none for a model whose calls are always native. With
     `teach="always"`, it enables the dialects that prompts teach by default. With a `Fallback`, it enables `"auto"` if
     only some of the models make native calls. If `native_tool_calls` is None, a native call in the messages sets it to
-    True. In messages from a front end, only a call with the id of a provider does so. With a `Fallback`, the next model
-    continues if a model fails.
+    True. In messages from a front end, a native call does not count if streamtools has made its id. With a `Fallback`,
+    the next model continues if a model fails.
 
     `messages` may end with pending calls in text. The caller may then append a user message with the results of these
     calls, in the form of their dialect (`~~~tool_result get_weather`). If the user message contains no results, the
-    model is informed that the calls did not run, and then reads the user message. A user message that a review returns
-    after calls in text always answers these calls.
+    model is informed that the calls did not run, and then reads the user message. If a user message follows calls in
+    text in the messages that a review returns, it always answers these calls.
 
     Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong type.
     """
@@ -177,8 +181,8 @@ class Chat(ToolStream):
     def _read_follow_ups(self, events: Iterable[UIEvent], copied: int) -> None:
         """Add the messages of earlier follow-up requests to the conversation.
 
-        Events up to the seq `copied` are of waiting runs. The follow-up after a waiting run contains only the results
-        of the calls.
+        The events up to the seq `copied` were copied from the waiting run that this run continues. The follow-up after
+        a waiting run contains only the results of the calls.
         """
         ended = 0  # the number of steps that have ended before the event, without superseded steps
         for event in events:
@@ -196,7 +200,7 @@ class Chat(ToolStream):
                     self._run.machine.tool_choice = ToolChoice()
 
     def _written(self, new: list[Message]) -> list[Any]:
-        """Return the messages that a follow-up request adds for the `new` steps in the history, in OpenAI's format."""
+        """Return the messages of a follow-up request, in OpenAI's format. `new` is the history of the new steps."""
         # The first follow-up has the results of resumed calls.
         resumed = () if self._sent else self._run.collector.result.resumed
         return write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
@@ -377,7 +381,7 @@ def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None
 
 
 def _close_text_calls(history: list[Message], end: int) -> None:
-    """Mark the calls in text of the last turn before the index `end` as answered by the message after the turn."""
+    """Find the last turn before the index `end`. Mark its calls in text as answered by the next message."""
     for index in reversed(range(end)):
         if isinstance(turn := history[index], Assistant):
             history[index] = replace(turn, in_text=())
@@ -405,4 +409,4 @@ def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]
 
 
 chat = Chat
-"""The function to start a conversation: `async with chat(model, messages, tools=tools) as events:`."""
+"""Another name of `Chat`, for `async with chat(model, messages, tools=tools) as events:`."""

@@ -15,7 +15,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, UIEvent, Warning
 
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
-"""Upper bounds of the histogram of the time to first token, in seconds."""
+"""Upper bounds of the histogram of the time to the first bytes of an answer, in seconds."""
 
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests": ("Requests that were answered.", ("kind", "status")),  # 499: the client disconnected
@@ -36,8 +36,8 @@ class Metrics:
         self.leaks_prevented = 0
         """The number of texts that were kept from the client's user. The module's docstring defines them."""
         self.counts = {name: Counter[tuple[str, ...]]() for name in _COUNTERS}
-        """For each counter, the numbers by the values of its labels."""
-        self._first_tokens: Counter[float] = Counter()  # the numbers of answers, by upper bound of their bucket
+        """Maps the name of each counter to a `Counter`, whose keys are the values of the labels."""
+        self._first_tokens: Counter[float] = Counter()  # maps upper bounds to numbers of answers
         self._first_token_seconds = 0.0
 
     def count(self, name: str, *labels: str) -> None:

@@ -24,10 +24,10 @@ from streamtools.parsing.options import Options
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
-_IDS_PER_BLOCK = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
+_IDS_PER_BLOCK = 16  # how many ids share one read of random bytes, because each read is slow
 
 INCOMPLETE = "closing tags of arguments follow the call, so its arguments may be incomplete, and it was not run"
-_END_OF_CALL = 512  # more characters than the closing tags of a value and of its call
+_END_OF_CALL = 512  # an upper bound for the length of the closing tags of a value and its call
 
 BROKEN_OFF = "the model was interrupted, and another model continues the answer"
 
@@ -68,7 +68,7 @@ class CallEvents:
         self.options = options
         self.call_deltas = options.call_deltas or options.call_partials  # whether arguments are reported as they arrive
         self.events: list[UIEvent] = []
-        self.final = False  # whether a complete call may run immediately, so that it is never withdrawn
+        self.final = False  # whether complete calls may already have run; they are then never withdrawn
         self.begin()
 
     def begin(self) -> None:
@@ -145,9 +145,9 @@ class CallEvents:
     def withdraw(self, text: str, dialect: str) -> None:
         """Turn complete calls into errors, because `text` shows that a call may have ended inside a value.
 
-        `text` is outside of a call, but begins with the closing tag of a value. The first call of the same dialect, or
-        with the same tag at its end, may be incomplete, and becomes an error. All later calls become errors, too,
-        because they may be parts of the value in the first call.
+        `text` is outside of a call, but begins with the closing tag of a value. The first call with arguments that has
+        the same dialect, or the same tag near its end, may be incomplete. It becomes an error. All later calls become
+        errors, too, because they may be parts of a value in this first call.
         """
         tag = text[: text.find(">") + 1]
         first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)

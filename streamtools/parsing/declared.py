@@ -34,7 +34,7 @@ class Schema:
     """The JSON schema of a tool's arguments, or of one value in them. It knows the types that a value may have."""
 
     def __init__(self, schema: object, root: object = None, given: Mapping[str, str] = _NOTHING) -> None:
-        """`given` maps each member that was read to its JSON. It excludes alternatives that do not allow the values."""
+        """`given` maps each member that was read to its JSON. Alternatives that do not allow these are excluded."""
         self._schema, self._given = schema, given
         self._root = schema if root is None else root
         self._schemas = list(_alternatives(schema, self._root, _DEPTH, given))
@@ -55,7 +55,7 @@ class Schema:
 
     @cached_property
     def has_alternatives(self) -> bool:
-        """Whether more than one of the schema, its references and its alternatives has properties."""
+        """Whether more than one schema has properties. The schema, its references and its alternatives are counted."""
         return sum("properties" in schema for schema in self._schemas) > 1
 
     @cached_property

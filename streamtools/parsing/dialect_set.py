@@ -60,13 +60,13 @@ class DialectSet:
         self._entries: list[MarkerEntry] = []
         self._in_code = in_code
         ids = {dialect.id for dialect in dialects}
-        reasoning_tags: dict[Tag, bool] = {}  # opening tags of reasoning; True if a space may precede the tag
+        reasoning_tags: dict[Tag, bool] = {}  # maps each opening tag to True if a space may precede it
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
             for parts, end in dialect.strays:
                 self._add(Opener(parts, rest_of_call(end), kind="rest", announces=False), dialect, even_in_code, "")
-            for tag in dialect.tags:  # before the openers, so that a marker that is both counts as a tag
+            for tag in dialect.tags:  # first the tags: a text that is a tag and an opener then counts as a tag
                 if tag.closings:
                     reasoning_tags[tag] = dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
@@ -81,7 +81,8 @@ class DialectSet:
             self._add(tag, dialects[0], any((in_code or dialect.in_code) == "call" for dialect in dialects), "")
         run = _run_markers(self._entries)
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
-        # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
+        # Whether a line feed at the end of a delta must wait for more text, because a marker of a call may begin with a
+        # line feed.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
         self.tags = tags = ReasoningTags(run, reasoning_tags)
         self.reasoning_end: Callable[[Tag], ReasoningEnd] = cache(lambda tag: tags.find_end(tag.ends, tag.before))
@@ -92,7 +93,7 @@ class DialectSet:
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
         self.near_misses = near = _find_near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
-        # The first characters of markers and tags.
+        # The first characters of all markers and tags.
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
         self.marker_starts = MarkerStarts(
             anywhere=anywhere | near.anywhere,
@@ -106,7 +107,7 @@ class DialectSet:
         `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
         marker = owner.marker
-        if dialect.in_code == "call" and marker.first.isalpha():  # a word is a marker in code only if the user wants it
+        if dialect.in_code == "call" and marker.first.isalpha():  # a word in code is a marker only with this option
             in_code = in_code and self._in_code == "call"
         self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
         for count in range(1, owner.line_feeds + 1):

@@ -172,7 +172,7 @@ class JsonScanner:
         self._patterns = IN_LINE_OF_STRING if lines else IN_STRING
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
-        self._beyond = 0  # how many brackets deeper than the limit are open
+        self._beyond = 0  # how many of the open brackets are deeper than the limit
         self.outer = 0  # the deepest level at which tokens may belong to the structure of a call
         self._word: str | None = None  # the text of an unfinished number or literal; None outside of one
         self._numeric = True  # `_word` holds only characters that occur in numbers
@@ -188,7 +188,7 @@ class JsonScanner:
         self._expects = True  # whether a value may begin at the depth `_call_depth`
         self._first = True  # whether the array is still empty
         self._field: str | None = None  # the most recent key of the call
-        self._named = self._has_arguments = False  # whether the call has a name, and arguments
+        self._named = self._has_arguments = False  # whether the call has a name; whether it has arguments
         self.members = -1  # the depth of the keys of the current call; -1 outside of a call
         self.key = True  # the next string at the depth `members` is a key
         self.text_kind = ""  # the kind of the text that is being read: FIELD, RAW, TEXT, or "" for other text

@@ -72,7 +72,7 @@ class Markdown:
         self._column = 0  # the current column, while the indentation is read
         self._listed = False  # whether the line has list markers
         self._quoted = False  # whether the line is a quote
-        self._span_ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
+        self._span_ticks = 0  # how many back-ticks opened the current code span; 0 outside of a code span
         self._choose_searches()
 
     def position_kind(self, char: str) -> int:
@@ -188,7 +188,7 @@ class Markdown:
         else:
             self.search = starts.span_search if self._span_ticks else starts.text_search
 
-    # Each method below reads one character, or ends its phase before it. Returns whether it has read the character.
+    # Each method below reads one character and returns True, or ends its phase before the character and returns False.
 
     def _read_indent(self, char: str) -> bool:
         if char == "\t":

@@ -48,9 +48,9 @@ class NearMisses:
             ]
             for known in (prose, code)
         )
-        """Each is a list of two functions, for near misses within a line and for those at the start of a line.
+        """Each attribute holds two functions. The first is for positions within a line, the second for its start.
 
-        `in_code` is for code and quotes. None in place of a function means that there are no near misses.
+        `in_code` is for code and quotes. None in place of a function means that no near miss can begin there.
         """
         self.anywhere = starts_of(marker for marker, _ in prose if marker.where == "anywhere")
         self.line_start = starts_of(marker for marker, _ in prose if marker.where != "anywhere")

@@ -76,8 +76,8 @@ class Parser:
         # `_search` returns None for a delta that does not change the state, and False for a delta that Prose has added
         # to its pending text. `TextFilter.feed_text` may return events.
         self._search: Callable[[str], object] = always
-        # For a delta in which `_search` finds nothing: in reasoning, `_skim` returns the events for it. `_shows` is
-        # True if the delta is visible text, and `Visible` does not change it.
+        # The next two attributes are for a delta in which `_search` finds nothing. In reasoning, `_skim` returns the
+        # events of the delta. `_shows` is True if the delta is visible text that `Visible` does not change.
         self._skim: Callable[[str], list[UIEvent]] | None = None
         self._shows = False
         self.seq = 0
@@ -151,7 +151,7 @@ class Parser:
         self._ended = True
         self._output.events = events = list[UIEvent]()
         self._run("")
-        self._closed, self._shows, self._skim, self._search = True, False, None, always  # so `feed` raises
+        self._closed, self._shows, self._skim, self._search = True, False, None, always  # `feed` then raises
         return self.filter(events, ends=True)
 
     def release(self) -> list[UIEvent]:

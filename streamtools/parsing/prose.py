@@ -170,8 +170,8 @@ reasoning is the `ReasoningEnd` that finds the end of the reasoning. The id is t
 _MarkerAt: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """The meaning of the marker at a position, and the position of its end.
 
-False if there is no marker, None if more text is needed to decide. A meaning of None in the tuple is a marker that
-is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
+False if there is no marker, None if more text is needed to decide. In the tuple, the meaning None stands for a marker
+that is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
 """
 
 _NO_MARKER_AT_START: Final[tuple[int, _MarkerAt]] = (0, False)
@@ -204,7 +204,7 @@ class Prose:
         self.pending = ""  # text that may still become a marker
         # The markers that `pending` may become. None if `pending` must be searched again.
         self._possible: Group[Meaning] | None = None
-        self._decided: _MarkerAt = None  # the marker at the start of the pending text, which `_wait` has found
+        self._decided: _MarkerAt = None  # the marker that `_wait` has found at the start of the pending text
         self.last = ""  # the most recently shown text; its last character precedes the text that follows
         self._line_feeds = 0  # how many line feeds may still belong to the closing tag of reasoning before the text
         self._fresh = True  # only white space was read since the start, the end of reasoning, or the last call
@@ -239,7 +239,7 @@ class Prose:
         pending = self.pending
         text = pending + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
-        firsts = self._dialects.firsts  # of markers and tags; `seek` also stops where only a near miss may begin
+        firsts = self._dialects.firsts  # `seek` also stops at characters with which only near misses begin
         stopped_at_first = False
         first_marker: tuple[int, _MarkerAt] | None = None
         if candidates.open:
@@ -295,7 +295,7 @@ class Prose:
             return None
 
     def _wait(self, delta: str) -> bool:
-        """Fast path for `read`, which saves 20 % of a call with a long header: try only the markers in `_possible`.
+        """Fast path for `read`: try only the markers in `_possible`. It saves 20 % of a call with a long header.
 
         Returns False if more text is needed to decide: `delta` is then pending. Returns True if `read` must read
         `delta`.
@@ -341,7 +341,7 @@ class Prose:
                 marker_at = at + white
                 while at < marker_at:
                     at = self.markdown.step(text, at)  # the white space may hold line feeds
-                self._start = opener_or_tag.where == "start"  # several of these calls may follow each other
+                self._start = opener_or_tag.where == "start"  # another call or tag of this kind may follow
                 return opener_or_tag, dialect.id, text[marker_at:end], rest
             if opener_or_tag.closings:
                 closing = self._dialects.reasoning_end(opener_or_tag)
@@ -383,7 +383,8 @@ class Prose:
             found_marker = self._tag_at(text, first)
             if not found_marker:
                 marker = self._marker_at(text, first)
-                # No tag and no marker: False. If one of them is undecided, and no marker is complete: None.
+                # False if there is neither a tag nor a marker. None if one of the two is undecided, and no marker is
+                # complete.
                 found_marker = marker if marker or found_marker is False else None
             if found_marker is False:
                 self._fresh = False

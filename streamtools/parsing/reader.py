@@ -60,7 +60,7 @@ class Closing:
     def _pattern(self, *, ended: bool) -> str:
         """Return a pattern for an end. With `ended=False`, it also matches an incomplete end at the end of the text.
 
-        An empty group marks a complete end. If there is `first`, group 1 marks its ends, and group 2 the other ends.
+        An empty group marks a complete end. With `first`, group 1 marks these ends, and group 2 the other ends.
         """
         complete = [each.search_pattern() for each in self._ends]
         complete += [f"(?={each.search_pattern()})" for each in self._before]
@@ -160,7 +160,7 @@ It is the cheapest function for this purpose.
 # Number of characters. A token that ends the message fits, even after the beginning of a tag.
 _TURN_END_WINDOW = 128
 LOOK_BACK = 320  # after a limit was exceeded, this many characters before the newest piece stay stored
-_MAX_REWIND = 256  # how far a grammar can then go back; the rest of LOOK_BACK is for a tag before that position
+_MAX_REWIND = 256  # a grammar can then go back this far; the rest of LOOK_BACK is for a tag before that position
 
 
 class Reader:

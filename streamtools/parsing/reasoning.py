@@ -114,7 +114,7 @@ class ReasoningEnd:
         if the template has already written it.
         """
         self.opening = opening
-        # The shortest first, so that a tag is matched as soon as it is complete.
+        # The shortest tag is first. So a tag is matched as soon as it is complete.
         self._tags = sorted(set(tags), key=lambda tag: len(tag.parts_pattern()))
         self._before = list(dict.fromkeys(before))
         self._run = run
@@ -154,7 +154,7 @@ class ReasoningEnd:
             "|".join(marker.search_pattern() for marker in markers) or "(?!)"
             for markers in (self._before, self._run_openers)
         )
-        # The lookahead at the beginning is a fast path: most characters begin no end.
+        # The lookahead at the beginning is a fast path: with most characters, no end begins.
         begins = "[" + re.escape("".join(sorted(self._firsts))) + "]"
         return re.compile(rf"(?={begins})(?:({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\Z)").search
 
@@ -282,7 +282,8 @@ class CallRun:
         self._markers, self._closing, self._find_end = end.run, end.tags, end.search
         self._turn_ended = False  # whether a token that ends the message follows the calls
         self._before = ""  # the last characters of the call's text, in which a closing tag may begin
-        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: its scanner and its position
+        # The scanner of JSON that has a closing tag in a string, and the position of this tag.
+        self._tag: tuple[JsonScanner, int] | None = None
         self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
         self._declared = declared
         self._limit = output.options.limits.call

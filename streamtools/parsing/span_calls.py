@@ -39,7 +39,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
     current: CallDraft | None = None  # the last of the drafts
     has_results: bool = False  # whether the span has produced a call or an error
-    stopped: bool = False  # whether text after a call has stopped the turn, so that nothing more is reported
+    stopped: bool = False  # whether text after a call has stopped the turn; nothing more is then reported
     lost_from: int | None = None  # the index of the first draft that a gap in the stream affects; None without a gap
 
     def begin(self, place: int) -> bool:

@@ -60,9 +60,9 @@ class DeltaKinds(dict[str, int]):
     def __init__(self, find_change: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
         """`find_change` finds text that `Prose` must read. `begins` finds where a match may begin; None: anywhere."""
         self._find_change = find_change
-        self._either = None  # one search that replaces both; None if they cannot be combined
+        self._either = None  # one search for both functions; None if they cannot be combined
         change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))
-        if isinstance(change, re.Pattern) and isinstance(rule, re.Pattern):  # a search may compile its pattern later
+        if isinstance(change, re.Pattern) and isinstance(rule, re.Pattern):  # others compile their pattern later
             self._either = re.compile(f"{change.pattern}|{rule.pattern}").search
 
     def __missing__(self, delta: str) -> int:

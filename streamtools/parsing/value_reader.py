@@ -8,8 +8,8 @@
 An addition holds a path, a value, and whether the value at the path is complete. The number 1 is returned with the
 third piece, because a digit could have followed it.
 
-The reader reads each character once. It stores only the paths of the open containers, not the value. It buffers
-incomplete escapes, and buffers numbers and literals until they are complete.
+The reader reads each character once, and does not store the value. It stores the path of each open container, and the
+keys of each open object. It also buffers an incomplete key, number, literal or escape.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, json_number
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
-_MAX_WORD = 4096  # a number that is longer than this and `limits.digits` is not read to its end
+_MAX_WORD = 4096  # a longer number is rejected before its end, if it also exceeds `limits.digits`
 _LITERALS = {"true": True, "false": False, "null": None}
 _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""

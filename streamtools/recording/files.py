@@ -9,7 +9,7 @@ exchange is the end line, which says how the response ended. If this line is mis
 after the last chunk, because a test that replays half of a stream may pass without testing the rest.
 
 A recording is written while the stream is read. Each line of the file is written without buffering. If the process is
-killed, the recording holds the chunks until then, but no end line. A chunk that ends inside a line of the stream waits
+killed, the recording holds the earlier chunks, but no end line. A chunk that ends inside a line of the stream waits
 until the rest of this line arrives. If this line ends with the possible beginning of a key, the chunk waits until the
 key is complete or excluded. `redaction` describes the limits of this buffering.
 """
@@ -95,7 +95,7 @@ class LineReader:
 
     @property
     def is_capture(self) -> bool:
-        """True if the file is a raw capture. This may only be read before the first line."""
+        """True if the file is a raw capture. Read this property only before the first line."""
         start = self.checked(self.file.peek, READ_SIZE)
         return b"\0" not in start and bool(_SSE.match(start) or _OLLAMA_LINE.match(start))
 
@@ -302,7 +302,7 @@ def find_exchanges(path: PathLike) -> list[RecordedExchange]:
             return [RecordedExchange(path=lines.name, head=ExchangeHead(source=DETECT))]
         found = [_find_head(lines, lines.next(), 1)]
         while (line := lines.next()) is not None:
-            # The line of a chunk contains neither key, because quotes in its text are escaped.
+            # The line of a chunk contains neither of these keys, because quotes in its text are escaped.
             fields = _decode(line) if b'"streamtools"' in line or b'"end"' in line else Line()
             if fields.streamtools == "recording":
                 found.append(_find_head(lines, line, len(found) + 1))
@@ -392,7 +392,7 @@ def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
 class RecordingWriter:
     """Writes one exchange to a file. Creating it writes the head. Call `chunk` for each chunk, then `end`.
 
-    The file is not closed, so that it can hold several exchanges.
+    The file stays open after `end`. So several exchanges can be written to one file.
     """
 
     def __init__(self, file: BinaryIO, head: ExchangeHead, *, redact: Iterable[Secret] = ()) -> None:

@@ -16,15 +16,15 @@ JSON or text, or `body_base64` for other bytes. If the body was not recorded, `l
 `status` and `headers`. Only headers of an allow-list are written, see the module `redaction`.
 
 **Chunk**, one line for each chunk. `at` is the time in milliseconds since the request was sent. A line without `at` has
-the time of the line before it. The bytes are stored after content decoding, so they are not compressed. Keys are
-overwritten by the same number of bytes, so lengths, chunk boundaries and times do not change. UTF-8 is written as
-`text`. If a chunk begins or ends inside a character, the one to three bytes of this character are written in
-hexadecimal, as `before` or `after`. Other bytes are written as `base64`.
+the time of the line before it. The bytes are stored after content decoding, so they are not compressed. Secrets, such
+as API keys, are overwritten with the same number of bytes. So lengths, chunk boundaries and times do not change. UTF-8
+is written as `text`. If a chunk begins or ends inside a character, the one to three bytes of this character are written
+in hexadecimal, as `before` or `after`. Other bytes are written as `base64`.
 
 **End**, the last line. `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (no more
 bytes arrived) or `left` (the reader closed the response). `error` may name the exception. `bytes` is the total length
-of the chunks, and `sha256` is their digest. Both are optional and checked when present, so remove them when you edit a
-recording.
+of the chunks, and `sha256` is their digest. These two fields are optional. They are checked if they are present, so
+remove them when you edit a recording.
 
 A file can hold several exchanges. The next head follows the end line.
 
@@ -121,8 +121,8 @@ class Recording:
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line of any kind. Its keys are written in the order of these fields.
 
-    If the line is a head, only `streamtools` and `version` are set, with any values. `ExchangeHead` reads the other
-    fields.
+    Of a head, only `streamtools` and `version` are read here, and their values may have any type. `ExchangeHead` reads
+    the other fields.
     """
 
     streamtools: Any = None

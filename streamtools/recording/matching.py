@@ -21,14 +21,14 @@ Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest]
 _json = json.JSONEncoder(ensure_ascii=False).encode
 _EXCERPT_LENGTH = 60
 _MAX_LISTED = 5  # the number of differences that an error message lists
-_MAX_COUNTED = 1000  # differences to count per request when searching for the most similar one
+_MAX_COUNTED = 1000  # up to this many differences of a request are counted, to find the most similar one
 
 MISSING = object()
 """Stands for a value that exists on only one of the compared sides."""
 
 
 class Difference(NamedTuple):
-    """A difference between two values: its path in them, and the different parts of both. One part may be `MISSING`."""
+    """A difference between two values: its path, and the part of each value at this path. One may be `MISSING`."""
 
     path: str
     expected: Any

@@ -167,8 +167,8 @@ def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
     return f"{name}: {fault}={offset} was not reached: the response has {size:,} bytes"
 
 
-# Number of bytes between two checkpoints. A checkpoint allows cancellation. One after each chunk would be slow if the
-# chunks have one byte.
+# Number of bytes between two checkpoints. A checkpoint allows cancellation. A checkpoint after each chunk would be slow
+# if the chunks have one byte.
 _CHECKPOINT_BYTES = 4096
 
 
@@ -181,11 +181,12 @@ class ReplayBytes:
     After the last chunk, a read raises an exception for these ends:
 
     - ConnectionResetError for a recorded or injected reset.
-    - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds also raises it.
+    - TimeoutError for a recorded timeout.
     - ConnectionResetError if the recorded reader closed the response. With `waits_after_reader_left=True`, the read
       waits instead.
 
-    A blocking read that would wait forever raises RuntimeError.
+    At any position, a read that waits for more than `read_timeout` seconds raises TimeoutError. A blocking read that
+    would wait forever raises RuntimeError.
     """
 
     def __init__(

@@ -94,8 +94,8 @@ def _compile_any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 
 _ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
 _KEY = _compile_any([*(_whole_key(*row) for row in _ROWS), _JWT])
-# Patterns of the beginnings of keys. Sorted, because the first alternative that matches wins: "hf_oa" may already begin
-# a key of `hf_`.
+# Patterns of the beginnings of keys. They are sorted, because the first alternative that matches wins: "hf_oa" may
+# already begin a key of `hf_`.
 _BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (character, minimum - 1)) for character, minimum, prefix in _ROWS)
 _PARTIAL_KEY = _compile_any(b"(?:%s)\\Z" % _key_beginning(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
@@ -147,7 +147,7 @@ class Scrubber:
         # begins a word. Search again.
         self._second_pass = Scrubber() if any(encoded) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
-        self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
+        self._fields: dict[bytes, _SearchedText] = {}  # maps the name of a field to its joined values
         self._buffer = bytearray()  # the bytes that were fed and not returned
         self._buffer_start = 0  # the position of the first byte in the buffer; positions count from the first byte fed
         self._searched = 0  # the position of the first byte that was not searched
@@ -214,7 +214,7 @@ class _SearchedText:
     """
 
     def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
-        self._text = bytearray()  # the undecided text, and before it the context that lookbehinds read
+        self._text = bytearray()  # the context that lookbehinds read, and then the undecided text
         self._positions = array("q") if joined else range(0)  # the position in the stream of each byte of the text
         self._search_from = 0
         self._decided = 0
@@ -245,8 +245,8 @@ class _SearchedText:
         partial = self._find_partial_key()
         # No later key can contain a byte before the index `tail`.
         self._search_from = tail = partial.start() if partial else size
-        # The next data may continue a key at the end of the text, so the next search starts at its beginning. This also
-        # applies to a key before a final backslash, which may begin an escaped slash.
+        # The next data may continue a key at the end of the text, so the next search starts where this key begins. The
+        # same applies to a key before a final backslash, which may begin an escaped slash.
         for key in keys:
             if key.start() < tail:
                 continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
@@ -267,7 +267,7 @@ class _SearchedText:
         return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
 
     def _forget(self, start: int, stop: int) -> None:
-        """Delete the text from the index `start` to the index `stop`, if that is greater."""
+        """Delete the text from the index `start` to the index `stop`, if `stop` is greater."""
         if start < stop:
             del self._text[start:stop]
             if isinstance(self._positions, array):
@@ -276,7 +276,7 @@ class _SearchedText:
             self._search_from -= 0 if start else stop
 
     def _unfinished_line(self) -> int:
-        """Return the index of the part of the unfinished line in which an incomplete match may begin."""
+        """Return the first index at which an incomplete match may begin. It is in the unfinished line."""
         return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
 
     def _find_partial_key(self) -> re.Match[bytes] | None:
@@ -291,7 +291,7 @@ class _SearchedText:
                 start, index = index + len(text), self._text.find(text, index + 1)
 
     def _find_partial_text(self) -> int:
-        """Return the index at which an incomplete secret text at the end begins. Without one, return the length."""
+        """Return the index at which an incomplete secret text at the end begins, or else the length of the text."""
         partial = size = len(self._text)
         for text in self._texts:
             index = self._text.find(text[:1], max(self._decided, size - len(text) + 1))

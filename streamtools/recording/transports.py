@@ -166,7 +166,7 @@ class RecordedStream(RecordedBytes):
 
 
 def _response_of(stream: Any) -> Any:
-    """Return `stream` if it has `aiter_bytes()`. Otherwise return its attribute `response` if that has it, or None."""
+    """Return `stream` or its attribute `response`, whichever has the method `aiter_bytes`. Returns None for neither."""
     candidates = (stream, getattr(stream, "response", None))
     return next((each for each in candidates if callable(getattr(each, "aiter_bytes", None))), None)
 
@@ -285,8 +285,8 @@ class ExchangeRecorder:
     def end(self, error: BaseException | None) -> None:
         """Write the end line. Further calls do nothing.
 
-        `error` is the exception of the last read. None means that the client closed the response. This is recorded as
-        `left`, and so is a cancellation.
+        `error` is the exception of the last read. None means that the client closed the response. This end is
+        recorded as `left`. A cancellation is also recorded as `left`.
         """
         kind: EndKind = "left"
         if isinstance(error, StopIteration | StopAsyncIteration):
@@ -351,8 +351,8 @@ class ClientTransport(Checked, _AnyBase):  # type: ignore[misc] # see above
     async def _send(self, request: Any, *, blocking: bool) -> Any:
         """Send a request through the inner transport, and return its response.
 
-        Raises TypeError if the transport belongs to another library than the client. Also raises it if only one of
-        them is asynchronous.
+        Raises TypeError if the transport belongs to another library than the client, or if only one of the two is
+        asynchronous.
         """
         library, inner = library_of(request), self._inner
         needed, method = "AsyncHTTPTransport", "handle_async_request"
@@ -517,7 +517,7 @@ class ReplayTransport(ClientTransport):
         self._exchanges = load_exchanges(path, self._redact)
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
-        # The bodies that are still open, and those with an injected fault
+        # The bodies that are still open, and the bodies with an injected fault.
         self._bodies: list[tuple[RecordedExchange, ReplayBytes]] = []
         self.errors: list[RecordingError] = []
         """The errors of requests without a recording, and of recordings that could not be read to their end."""

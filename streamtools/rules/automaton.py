@@ -26,7 +26,7 @@ to the next `AutomatonState`. This transition is computed when it is first neede
 So reading a character is usually one lookup in a dict. The state does not know positions: a `Matcher` stores where each
 candidate begins.
 
-A candidate that has matched may still become longer. Until that is decided, candidates that begin after its match are
+A candidate that has matched may still become longer. Until this is decided, candidates that begin after its match are
 also followed. So no text is read twice.
 
 A rule may have a `check`, which is a function of the text of a match. Its result is not known to the automaton. So a
@@ -46,8 +46,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
-"""At most this number of transitions plus the number of words are stored. A transition is for a character or a piece of
-text, and takes some hundred bytes. This number also limits the cached results of `Automaton.classes`."""
+"""This number plus the number of words is the limit of stored transitions. A transition is for a character or a piece
+of text, and takes some hundred bytes. This number also limits the cached results of `Automaton.classes`."""
 _BEGINNING: Final = 3
 """How many of the first characters of a literal are searched for. Two characters would occur in many words."""
 _MAX_SEARCHED: Final = 1000

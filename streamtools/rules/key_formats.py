@@ -11,7 +11,7 @@ _CAPITAL = "[A-Z0-9]"
 
 FORMATS: list[tuple[str, int, list[str]]] = [
     (_NAME, 10, ["xox[a-np-z]-", "xapp-"]),  # `xoxo-` is not the prefix of a key
-    (_CAPITAL, 16, ["A[KS]IA"]),  # some words also begin with this, so a key has only capitals and digits
+    (_CAPITAL, 16, ["A[KS]IA"]),  # some words also begin like this, so only capitals and digits may follow
     (_NAME, 16, ["sk-", "csk-", "[sr]k_live_", "[sr]k_test_", "glpat-", "tvly-"]),
     (_NAME, 20, ["gh[opsur]_", "github_pat_", "hf_oauth_", "hf_jwt_", "gsk_", "xai-", "pplx-", "nvapi-"]),
     (_NAME, 20, ["fw_", "tgp_v1_", "ya29[.]"]),

@@ -23,8 +23,8 @@ _HYPHEN = r"[-\u2010-\u2013\u2212]"
 # Between two digits of a number: nothing, or up to two spaces, points, slashes, hyphens or underscores.
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
-# Letters of scripts without spaces, and Korean, where particles directly follow a word. A word in such a script may
-# stand directly before or after an e-mail address.
+# Letters of scripts without spaces, and of Korean, in which particles directly follow a word. A word in such a script
+# may stand directly before or after an e-mail address.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD_CHARACTER = rf"[^\W{_UNSPACED}]"
 _LOCAL = rf"(?:{_WORD_CHARACTER}|[.+%-])"
@@ -134,7 +134,7 @@ def credit_card(action: Action = "replace", *, by: Replacement = "[card]") -> Ru
 
 def keys(action: Action = "replace", *, by: Replacement = "[key]") -> Rule:
     """Return a rule for API keys of known formats. `streamtools.recording` redacts keys of the same formats."""
-    groups: dict[str, list[str]] = {}  # the prefixes, by the pattern of the text after them
+    groups: dict[str, list[str]] = {}  # maps the pattern of the text after a prefix to the prefixes
     for characters, minimum, prefixes in FORMATS:
         maximum = LONGEST if "_" in characters else LONGEST // 4
         groups.setdefault(f"{characters}{{{minimum},{maximum}}}", []).extend(prefixes)

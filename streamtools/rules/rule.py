@@ -260,7 +260,7 @@ class Rule:
 
     name: str
     """The name of the rule in events."""
-    what: Sequence[str | re.Pattern[str]] = field(hash=False)  # many patterns take long to hash
+    what: Sequence[str | re.Pattern[str]] = field(hash=False)  # hashing many patterns takes long
     action: Action = "replace"
     by: str | Callable[[str], str] = ""
     check: Callable[[str], bool] | None = None

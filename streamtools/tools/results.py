@@ -106,7 +106,8 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
 
     For the model, a value whose JSON is a string (a str, a date, a path) becomes that string. Any other value becomes
     compact JSON. `NaN` and infinities become null. A lone surrogate becomes U+FFFD. `type_` serializes the value by its
-    declared type, except for a `ToolResult`. Without it, the value's own type is used. Raises the serializer's errors.
+    declared type, except for a `ToolResult`. If `type_` is None, the value's own type is used. Raises the serializer's
+    errors.
     """
     if isinstance(value, ToolResult):
         given = value.model if value.ui is msgspec.UNSET else value.ui  # for the interface

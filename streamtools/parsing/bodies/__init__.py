@@ -96,7 +96,7 @@ def end_call(
         last = True
     elif end.code is not None:
         found = yield from span.recover_at(closing)
-        last = last or not found or span.place == span.before_closing + 1  # only a blank line is one character
+        last = last or not found or span.place == span.before_closing + 1  # one character: a blank line
         if stray and (call := span.current) is not None:
             text = "".join(span.parts)[call.begin - span.kept_from : span.before_closing - span.kept_from].rstrip()
             if text.endswith(">"):
@@ -164,9 +164,9 @@ def warn_unclosed(span: Span, tag: str) -> None:
 def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
     """Read the closing tag of a call and close the span. Returns False, and reads nothing, if other text follows.
 
-    `tag` is the text of the closing tag, and the first of `tags` is its pattern. If another of `tags` follows, this tag
-    is not read, and the span closes with a warning. It also closes with a warning if the stream ends here, or inside
-    `tag` or one of `cut`.
+    `tag` is the text of the closing tag, and the first of `tags` is its pattern. If another of `tags` follows instead,
+    that other tag is not read, and the span closes with a warning. The span also closes with a warning if the stream
+    ends here, or inside `tag` or one of `cut`.
     """
     found = yield from span.expect(*tags)
     if found < 0 and not span.at_end_in(tag, *cut):
@@ -193,7 +193,7 @@ class Members:
         span.convert()
         self._span, self._schema = span, schema
         self.known, self._any_key = schema.properties, any_key
-        self._given: dict[str, int] = {}  # each member, and where its value begins in the pieces of the call
+        self._given: dict[str, int] = {}  # maps each member to the index in the call's pieces where its value begins
         span.write("{")
 
     def key(self, name: str) -> Schema:

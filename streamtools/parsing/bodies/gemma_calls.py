@@ -6,7 +6,7 @@ maybe after closing brackets. If a string contains quotes, the brackets in the s
 whose strings are ambiguous is an error. A mark outside of a call shows that an earlier string ended too early. So it
 turns the earlier calls of the turn into errors.
 
-The models also omit a comma, the first mark of a string or both, and use other quotes and separators. The name of a
+The models also omit a comma or the first mark of a string, and use other quotes and separators. The name of a
 tool may have a namespace, such as `default_api:get_weather`.
 """
 
@@ -41,7 +41,7 @@ _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
 _SEPARATOR = Pattern(SPACES, OneOf((":", "=", ":=", "=>")))
 _CLOSERS = {"{": "}", "[": "]"}
 _LOOKAHEAD = 256  # the maximum number of characters of white space and brackets after a mark
-_TAIL = 96  # how many last characters of a string are searched for a key: more than a key with white space around it
+_TAIL = 96  # how many last characters of a string are searched for a key with white space around it
 _key_at_end = re.compile(r"([,\s])\s*([^\W\d][\w.-]{0,63})\s*[:=]\s*\Z").search
 _COMMA = OneOf((",", ""))
 _QUOTES = ("'", '"', "<")  # the first characters of the quotes around a key
@@ -56,7 +56,7 @@ class GemmaCalls:
     def __init__(self, mark: str, opening: str, close: str, *, quotes: bool = False) -> None:
         """`mark` is the mark around strings. `opening` and `close` are the tags around the call.
 
-        With `quotes`, a mark in a string may also be a quote. Without it, such a mark makes the call an error.
+        With `quotes`, a mark in a string may also be a quote. Otherwise, such a mark makes the call an error.
         """
         self.mark, self.quotes, self.close = mark, quotes, close
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
@@ -154,7 +154,7 @@ class _Arguments:
         self._stack: list[_Container] = []
         self._after_value = False
         self._loose = False  # whether the call has a string without marks
-        self._odd = 0  # how many strings have an odd number of quotes, so they may have ended too early or too late
+        self._odd = 0  # how many strings have an odd number of quotes: their end may be wrong
         self._begun = 0  # how many strings lack their first mark
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
@@ -235,7 +235,7 @@ class _Arguments:
         span = self._span
         self._quotes = 0  # how many quotes the string contains
         self._brackets = Brackets()  # the brackets in the string, outside of its quotes
-        self._after_comma = False  # whether a quote follows a comma: it may be the first mark of the next string
+        self._after_comma = False  # whether a quote follows a comma; this quote may begin the next string
         self._nested = 0  # how many calls in the string are open
         self._pieces: list[str] = []  # the pieces of the string since the last mark
         span.write('"')
@@ -271,7 +271,7 @@ class _Arguments:
         self._span.write(encode_basestring(text)[1:-1])
 
     def _follows_key(self, text: str) -> bool:
-        """Return True if `text` ends with a key. The mark then begins another string, and this one lacks its end."""
+        """Return True if `text` ends with a key. The mark after it then begins another string: this one has no end."""
         found = _key_at_end(text[-_TAIL:]) if not (self._quotes % 2 or self._brackets.level > 0) else None
         known = self._stack[-1].schema.properties
         return found is not None and (found[2] in known or (found[1] == "," and not known))
@@ -319,7 +319,7 @@ class _Arguments:
             in_quotes = member.lstrip(", \t\r\n")[0] in _QUOTES
             expected = container.key_in_quotes if in_quotes else declared
             return not self._quotes or (balanced and expected)
-        spaced = not self._quotes and following > span.at  # no comma, but white space
+        spaced = not self._quotes and following > span.at  # white space follows, without a comma
         return (spaced and declared) or ((spaced or key in known) and self._reject())
 
     def _reject(self) -> bool:

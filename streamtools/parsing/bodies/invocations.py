@@ -10,7 +10,8 @@ of the wrapper follows, the call is valid.
 
 XTML is a similar form. Its tags consist of tokens:
 `<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`. Each argument names its type. A string is
-plain text, and any other type is JSON. Instead, one `json` element may hold all arguments, as a JSON object.
+plain text, and any other type is JSON. Instead of these elements, one `json` element may hold all arguments, as a JSON
+object.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ class Invocations:
 
 _CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{name}<|sep|>" for name in ("call", "argument", "json"))
 _AFTER_CALL = ("<|open|>call ", "<|close|>tools<|sep|>", "<|close|>message<|sep|>")
-"""The tags that may follow a call, with or without its closing tag."""
+"""The tags that may follow a call, even if the call lacks its closing tag."""
 
 _TAGS = ("<|open|>argument", "<|open|>json", _CLOSE, *_AFTER_CALL)
 _TAG_PATTERNS = tuple(map(Pattern, _TAGS))
@@ -194,7 +195,7 @@ _TEXT = NestedText(
 )
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
-_ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
+_ATTRIBUTES = Word("^<", 4096)  # attributes contain no `<`, because it is escaped
 _has_tag = re.compile("<[^<>]+>").search
 # Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall

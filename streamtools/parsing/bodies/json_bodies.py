@@ -100,7 +100,7 @@ class _TaggedJson:
 def _opener_and_closing(marker: str, close: str) -> tuple[Pattern, Closing]:
     """Return the pattern of the opening tag, which begins another call, and the `Closing` of a malformed call."""
     opener = marker.strip()
-    if opener.startswith(close):  # a fence of back-ticks: both tags begin alike
+    if opener.startswith(close):  # a fence of back-ticks: the opening tag begins with the closing tag
         return Pattern(opener), Closing(close)
     return Pattern(opener), Closing(close, Marker(("\n", Some(r" \t", 0, 32)), ahead=(opener,)))
 
@@ -185,7 +185,7 @@ def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
 
 
 def from_its_marker(body: Body) -> Body:
-    """Return a grammar that also applies `body` to the marker. It is for markers that belong to the call."""
+    """Return a grammar that also applies `body` to the marker. Use it if the text of the marker belongs to the call."""
 
     def read(span: Span) -> Generator[None, None, None]:
         span.rewind(0)

@@ -1,8 +1,8 @@
 """Reads calls in Python syntax.
 
-A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls are in a list, or one on each
-line. All arguments must have names, because the order of a tool's parameters is not defined. The arguments are keyword
-arguments, or `**` and a dict.
+A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls are in a list, or each is on a
+separate line. All arguments must have names, because the order of a tool's parameters is not defined. The arguments are
+keyword arguments, or `**` and a dict.
 
 If the dialect has a closing tag, each call is reported at its closing parenthesis. In this case, malformed text ends
 only at the closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text

@@ -32,7 +32,7 @@ from streamtools.parsing.reader import always, matcher, white_space
 PYTHON_WORDS = {word: word for word in WORDS} | {"True": "true", "False": "false", "None": "null"}
 _WORDS = PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
-# Matches content that may stay unchanged in a JSON string, if its escapes are escapes of JSON.
+# Matches content without quotes and control characters. If JSON has its escapes, it may stay unchanged in JSON.
 _is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
 _escapes_and_texts = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
@@ -82,7 +82,7 @@ class Quotes:
         return "".join(part if part[0] == "\\" else quoted(part) for part in _escapes_and_texts(content))
 
 
-_MARKS = ('"""', "'''", '"', "'")  # a mark that begins with a shorter mark precedes it
+_MARKS = ('"""', "'''", '"', "'")  # a longer mark stands before the mark with which it begins
 _QUOTES, _RAW_QUOTES = (tuple(Quotes(mark, raw) for mark in _MARKS) for raw in (False, True))
 
 
@@ -148,7 +148,7 @@ def escape(text: str, at: int) -> tuple[str, int] | None:
         return None
     two, four, eight, octal, line, other = found.groups()
     if four is not None:
-        return f"\\u{four}", found.end()  # unchanged, because two of them may be a surrogate pair
+        return f"\\u{four}", found.end()  # unchanged, because two such escapes may be a surrogate pair
     if line is not None:
         meaning = ""
     elif other is not None:
@@ -170,7 +170,7 @@ def quoted(text: str) -> str:
 
 # The characters of a number or a literal word.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
-_WORD_LIMIT = 4096  # characters of a word; below the 4300 digits that Python converts to a number
+_WORD_LIMIT = 4096  # the maximum length of a word; Python converts up to 4300 digits to a number
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
 # The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
@@ -477,10 +477,10 @@ class Brackets:
     level = 0
     """The number of open brackets."""
     lowest = 0
-    """The lowest value of `level`. If it is negative, a bracket from outside the string is closed."""
+    """The lowest value of `level`. If it is negative, the content closes a bracket from outside the string."""
 
     def count(self, text: str) -> int | None:
-        """Count the brackets in `text`. Returns the end of the first one that closes a bracket outside the string."""
+        """Count the brackets in `text`. Returns the end of the first that closes a bracket from outside the string."""
         end = None
         for found in _brackets(text):
             self.level += 1 if found[0] in "([{" else -1

@@ -172,7 +172,7 @@ def bare(call: NamedCall, begin: str) -> Body:
 
 
 class Enclosed:
-    """The grammar of calls between tags, in a wrapper or without one."""
+    """The grammar of calls between tags, in a wrapper or without a wrapper."""
 
     def __init__(
         self, named: NamedCall, begin: str, end: str, *, around: tuple[tuple[str, ...], tuple[str, ...]] | None = None

@@ -74,8 +74,8 @@ class NestedText:
         - `key`: a pattern that finds the key in this tag. By default, no such tag ends a value.
         - `outermost`: the first level that belongs to a call of the dialect. The levels before it belong to calls of
           other dialects.
-        - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
-          With 0, the closing tag of a value ends it, whatever follows.
+        - `missing`: how many closing tags may be missing at the end of a value. The first of these is the closing tag
+          of the value itself. With 0, the closing tag of a value ends it, whatever follows.
         - `xml`: whether entities and CDATA sections are decoded.
         """
         self._value = value = len(levels) - 1
@@ -114,7 +114,7 @@ class NestedText:
 
     @cached_property
     def _match_tag(self) -> Callable[[str], re.Match[str] | None]:
-        """Matches a tag. The number of the group minus one is its index in `_tags`."""
+        """Matches a tag. The number of the group, minus one, is the index of the tag in `_tags`."""
         return re.compile("\n?(?:" + "|".join(f"({Marker(tag).parts_pattern()})" for tag in self._tags) + ")").fullmatch
 
     def read(
@@ -139,7 +139,7 @@ class NestedText:
         value, count, closing = self._value, self._count, self._closing(outermost, line_feed)
         begin = reader.place
         nested: list[int] = []  # the levels of the open elements in the value
-        closed = bare = False  # whether a nested element has ended, and whether the last one was outside of a call
+        closed = bare = False  # a nested element has ended; the last nested element was outside of a call
         unconfirmed = 0  # the position after the last closing tag that is probably part of the value
         if self._xml and (yield from reader.accept(_CDATA)):
             yield from self._read_section(reader, take)
@@ -173,7 +173,7 @@ class NestedText:
                 continue
             own = level == value and not nested
             run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
-            closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
+            closes = 0 <= after < count  # a closing tag that fits no open element of the call follows
             if level in nested and (closes or _are_in(run, nested)):
                 closed, unconfirmed = True, 0
                 while nested.pop() != level:
@@ -192,7 +192,7 @@ class NestedText:
             elif level in nested and (bare or min(nested) < value or len(self._tags) > 2 * count > after >= count):
                 return CallEnd.BROKEN
             else:
-                # No closing tag is missing between two others, and the tags in the value are not those of another call
+                # No closing tag is missing between two others, and the value holds no tags of another call
                 certain = level - run[-1] < len(run) and not reader.kept_from
                 return CallEnd.CLOSED if certain or not unconfirmed else CallEnd.BROKEN
             take(tag)

@@ -188,7 +188,7 @@ def _drop(text: str) -> None:
 def _brackets(types: Types) -> str:
     """Return the characters with which a container of these types begins.
 
-    If a container but no string is allowed, both brackets are returned, because a container of the wrong kind is also
+    If a container but no string is allowed, `[` and `{` are returned, because a container of the wrong kind is also
     read. For a value that the dialect marks as JSON, the quote of a string is added.
     """
     if "string" in types:

@@ -5,8 +5,9 @@ element its type. If the schema allows several types, the beginning of the eleme
 
 - A value that is neither an object nor an array is the text up to its closing tag.
 - An object has one element for each member. It may also be JSON text.
-- An array has one element for each item. All items have the same name, or their index as the name. An array may also
-  be JSON text. If the array itself has no element, its items are elements of the object, each with the array's name.
+- An array has one element for each item. All items have the same name, or each has its index as the name. An array may
+  also be JSON text. If the array itself has no element, its items are elements of the object, each with the name of
+  the array.
 
 Without a schema, a value that contains elements is an object, or an array if its first element is called `item`.
 
@@ -59,7 +60,7 @@ def write_content(text: str) -> str:
 
 
 def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str], str]]:
-    """Read the attributes and the end of a tag. Returns both. The end is ">", "/>", or "" if the tag does not end.
+    """Read a tag after its name. Returns its attributes and its end: ">", "/>", or "" if the tag does not end.
 
     Values are in single quotes, in double quotes, or without quotes. If an attribute occurs twice, the first is used.
     """
@@ -81,7 +82,7 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
 
 
 def end_in_attributes(reader: Reader) -> CallEnd:
-    """Return CUT if the stream ends in a tag, after its attributes, and read the rest. Otherwise return BROKEN."""
+    """If the stream ends in a tag after its attributes, read the rest and return CUT. Otherwise return BROKEN."""
     if not reader.ended or reader.text[reader.at :].strip(" \t\r\n/"):
         return CallEnd.BROKEN
     reader.at = len(reader.text)

@@ -28,8 +28,8 @@ from streamtools.parsing.markers import SENTENCE, SPACES, Maybe, OneOf, Part, So
 def anthropic_xml() -> Dialect:
     """Return the dialect that prompts taught to the first Claude models. Many other models imitate it.
 
-    Another dialect has the same wrapper tag. The text after the tag distinguishes them. Source: the prompt format in
-    Anthropic's tool use cookbook.
+    Another dialect has the same wrapper tag. The text after the tag distinguishes the two dialects. Source: the prompt
+    format in Anthropic's tool use cookbook.
     """
     calls = Invocations("function_calls")
     return Dialect(

@@ -167,7 +167,7 @@ class Dialect:
     near: tuple[NearMiss, ...] = ()
     """Faulty forms of the openers. Openers in code or in quotes are near misses, too, but are not listed here."""
     has_nonce: bool = False
-    """True if the markers contain a nonce, a secret of the conversation, so that no other author can write a call."""
+    """True if the markers contain a nonce, a secret of the conversation. Authors without it cannot write a call."""
     notes: str = ""
     """A text that `instructions` adds after its example."""
 
@@ -228,9 +228,9 @@ def named_json(id: str, before: str, between: str = "", after: str = "", **field
     """Return a dialect whose calls have the name in the marker, and then the JSON of the arguments.
 
     A call is `before`, the name, `between`, a JSON object and `after`: `named_json("house", "CALL(", ")", "END")` reads
-    and writes `CALL(now){"zone": "UTC"}END`. White space may stand between these. If `after` is empty, a call ends with
-    its JSON. `fields` are other fields of `Dialect`. Raises ValueError if `before` is empty, or if the name cannot be
-    distinguished from `between`.
+    and writes `CALL(now){"zone": "UTC"}END`. White space may stand between these parts. If `after` is empty, a call
+    ends with its JSON. `fields` are other fields of `Dialect`. Raises ValueError if `before` is empty, or if the name
+    cannot be distinguished from `between`.
     """
     from streamtools.parsing.bodies import named_json as forms  # imported here to keep `import streamtools` fast
 
@@ -260,7 +260,7 @@ def _show(parts: tuple[Part, ...]) -> str:
 # Marker parts and tags that many dialects share.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
-"""Any character except white space, for `ahead` of a wrapper. If none follows, a call was cut off."""
+"""Any character except white space, for `ahead` of a wrapper. If no such character follows, a call was cut off."""
 
 NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
 """A character that begins neither a call in JSON nor a tag.
@@ -299,7 +299,7 @@ ENDS_OF_TURN: Final = tuple(Tag((token,), where="after_call", ends_turn=True) fo
 
 
 def closing_tags(*tags: str) -> tuple[Tag, ...]:
-    """Return tags for the closing tags that some models repeat after a call. The parser hides them only there."""
+    """Return tags for the closing tags that some models repeat after a call. Elsewhere, the parser shows them."""
     return tuple(Tag((tag,), where="after_call") for tag in tags if tag)
 
 

@@ -150,7 +150,7 @@ def _deepseek(
             openers += [begun, *before_sentence((calls,), begun)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless_enabled=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless_enabled=other))
-        # The tags: the end of a wrapper without its start, an empty wrapper, and the end of the message.
+        # These are the end of a wrapper without its start, an empty wrapper, and the end of the message.
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
         id=id,

@@ -4,7 +4,7 @@
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-If a docstring names a model and no source, the source is the model's chat template. Some dialects also read a tag of
+If a docstring names a model but no source, the source is the model's chat template. Some dialects also read a tag of
 another dialect. The opener for this tag, or the whole dialect, then has `auto=False`, so that `"auto"` includes each
 tag only once.
 """
@@ -405,7 +405,7 @@ def _fenced(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
 
 
 def _call(names: tuple[str, ...]) -> tuple[Part, ...]:
-    """Return the beginning of an object that calls one of these tools, up to the point that makes it a call.
+    """Return the beginning of an object, up to the point that makes the object a call of one of these tools.
 
     The names occur only once in the result, because compiling them takes time. A colon directly after the name is
     malformed JSON. Such a colon also makes the object a call.

@@ -37,7 +37,7 @@ _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Z
 
 
 def _header(without: str = "") -> Header:
-    """Return the part for any text of a header without a match of the pattern `without`.
+    """Return a part that matches the text of a header, unless the pattern `without` matches in this text.
 
     Models repeat channels, and write punctuation around them.
     """
@@ -50,9 +50,9 @@ _ANY, _NO_TOOL, _AFTER_CHANNEL = _header(), _header(_TO_TOOL), _header(rf"{_TO_T
 _WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
 # The first character of a message whose token is removed: a letter, a digit or Markdown, but no punctuation of prose.
 _LETTER = Some(r'A-Za-z0-9"*#$\u00c0-\u1fff\u2100-\U0010ffff', 1, 1)
-# The same without lower-case letters, because "finally" is a word, but with the brace that begins JSON.
+# The same characters without lower-case letters, because "finally" is a word. The brace is added, as it begins JSON.
 _NO_LOWER = Some(_LETTER.characters.replace("a-z", "{"), 1, 1)
-# Any other character but a space.
+# Any character that is neither in `_LETTER` nor a space.
 _NO_LETTER = Some(f"^ {_LETTER.characters}", 1, 1)
 _BEFORE_TOOL = ("analysis to=", "commentary to=", "final to=")
 _END_REASONING = (*_BEGINS, *_WORDS, "assistant to=functions.", "commentary to=functions.")
@@ -70,10 +70,10 @@ def harmony() -> Dialect:
     Tokens are also read inside code, because they directly follow the text of a message. If the last line of the text
     is code or a quote, the end of the message and the next call would otherwise be read as part of this code or quote.
 
-    Some servers remove the tokens, so that `assistantfinal` remains of a header. If the caller names this dialect,
-    these words are read too. `assistant` may be missing only at the start of a message. A letter, a digit or Markdown
-    must follow the word. After a bare `final`, the letter must not be in lower case, and a brace may follow. At the
-    start of a message, punctuation or a line end may follow `assistant` and the word.
+    Some servers remove the tokens. Of a header, only a word such as `assistantfinal` then remains. If the caller names
+    this dialect, these words are read too. `assistant` may be missing only at the start of a message. A letter, a digit
+    or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace may
+    follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
     """
     message = AddressedCall(rf"to=(?<=\bto=){NAMESPACE}([^\s<>|]++)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
@@ -191,7 +191,7 @@ def inkling() -> Dialect:
         tags=(
             *(Tag((*begin, text)) for begin in begins[1:]),
             *(Tag((*begin, reasoning), closings=(end, stop), before=(message, text)) for begin in begins[1:]),
-            # Text without the token that tells its type
+            # The beginning of a message that lacks the token for its type.
             *(Tag((message,), ahead=(word, GAP, following)) for following in (Some(r"^<\s", 1, 1), OneOf((end, stop)))),
             Tag(("<|message_", OneOf(("user", "system", "tool")), "|>")),
             Tag(("<|content_", OneOf(("image", "audio_input", "tool_error", "xml")), "|>")),

@@ -3,7 +3,8 @@
 Model names have many spellings: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`,
 `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name may contain two families: first the model, and after it the
 model on which it is based. So the family whose match begins first in the name is the best. Of two matches that begin
-together, the longer one is better. A fine-tuned model that is not listed is found by the base model in its name.
+at the same character, the longer one is better. A fine-tuned model that is not listed is found by the base model in its
+name.
 
 The source of a family is one of these:
 
@@ -44,7 +45,7 @@ class ModelFamily(NamedTuple):
 
     @property
     def native(self) -> bool:
-        """True if the models are available only from the API of their maker, so that all their calls are native."""
+        """True if the models are available only from the API of their maker. All their calls are then native."""
         return self.source.endswith(" API")
 
 

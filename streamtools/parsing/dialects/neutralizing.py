@@ -141,7 +141,7 @@ def _join_at(text: str, positions: Sequence[int]) -> str:
 
 
 def joiner_positions(text: str, dialects: Collection[Reserving]) -> list[int]:
-    """Return the ends of the first characters of all reserved texts, also of those that are written with escapes."""
+    """Return the index after the first character of each reserved text, even if the text is written with escapes."""
     if len(text) <= _BLOCK and not structure_of(tuple(dialects)).first_or_escape.search(text):
         return []
     levels = [text]

@@ -160,7 +160,7 @@ def _name_and(following: Part) -> tuple[Part, ...]:
 def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
     """Return the openers of one call. `fields` are other fields of each opener.
 
-    A key without a name before it is an error, and so is text between the name and the key.
+    If no name precedes a key, or if text stands between the name and the key, the call is an error.
     """
     aheads = (_name_and(pairs.after_name), (SPACES, *pairs.begin_key))
     calls = [Opener(pairs.opening, pairs.single, ahead=ahead, **fields) for ahead in aheads]

@@ -305,7 +305,7 @@ _plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
 def _gemma_writer(mark: str) -> Callable[[Any], str]:
     """Return a function that writes a value.
 
-    A string gets a mark at each end. If the string contains the mark, it is written as JSON.
+    A string is written between two marks. A string that contains the mark is written as JSON.
     """
 
     def write(value: Any) -> str:

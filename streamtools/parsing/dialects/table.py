@@ -1,7 +1,8 @@
 """Defines `DIALECTS`, which maps the id of each dialect to the dialect.
 
-Creating a dialect takes time, because this loads a module and compiles patterns. So the table contains only ids and
-family modules, and creates a dialect on first use. The documentation lists the dialects in the order of this table.
+Creating a dialect takes time: the module of its family is imported, and patterns are compiled. So the table contains
+only ids and family modules, and creates a dialect on first use. The documentation lists the dialects in the order of
+this table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FAMILIES = {
         tool_code granite_lines
     """,
 }
-"""Maps each family module to the ids of its dialects. A function with the name of the id creates it."""
+"""Maps each family module to the ids of its dialects. The function with the name of an id creates the dialect."""
 
 _FAMILY_OF = {id: family for family, ids in _FAMILIES.items() for id in ids.split()}
 

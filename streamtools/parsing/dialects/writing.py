@@ -27,7 +27,7 @@ def as_text(value: Any) -> str:
 
 
 def write_value(value: Any, grammar: NestedText, after: str, *tags: str, line_feed: bool = False) -> str:
-    """Return `as_text(value)`, changed if necessary so that `grammar` reads it as a value.
+    """Return `as_text(value)`. If necessary, the text is changed, so that `grammar` reads it as a value.
 
     `after` is the text after the value. A text with `tags` is not changed if `grammar` reads it correctly. Otherwise,
     `break_tags` breaks the tags in a string, and each `<` in the JSON of any other value is escaped.

@@ -31,10 +31,12 @@ Arguments are closed when all their brackets are closed. An exact repetition of 
 some servers repeat the whole call at its end. But two equal entries of one list are two calls. A piece without content
 does not begin a call.
 
-An entry without a `type` is a function call. An entry of another type without `function`, such as a call of a custom
-tool with free text, is returned to the caller. If an entry or its `function` is not an object, the entry is also
-returned. Its call has then lost a part of its arguments, and is marked as faulty. The id or the slot of the entry
-identifies the call. If the entry has neither, all calls with open arguments are marked as faulty.
+An entry without a `type`, or with the type "function", is a function call. An entry of any other type is returned to
+the caller if it has no `function`, such as a call of a custom tool with free text. If an entry or its `function` is not
+an object, the entry is also returned. Its call has then lost a part of its arguments, and is marked as faulty. The id,
+the slot or the name of the entry identifies the call. If the entry has only a slot, the call is not marked if its
+arguments are closed. If the entry has none of the three, all calls with open arguments are marked. An entry that is
+null is only returned.
 """
 
 from __future__ import annotations
@@ -205,7 +207,8 @@ class ChatCalls:
         call = self._route(piece)
         if (len(self._calls) >= self._limits.calls) if call is None else (call is self._excess):
             return self._refuse(piece, events)
-        # An entry that is too deep, or unreadable without id and name, only shows that its call has lost arguments.
+        # An entry that is too deep, or that is unreadable and has neither id nor name, only shows that arguments of its
+        # call are lost.
         if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
             if call is not None and not call.closed:
                 call.fault = call.fault or fault
@@ -296,7 +299,7 @@ def _read(entry: Any) -> _Piece | None:
         return None
     if function:
         return _unreadable(slot, entry)
-    return _read_function(entry, slot, entry)  # the fields without `function`, or only the id
+    return _read_function(entry, slot, entry)  # the entry itself has the fields of `function`, or only an id
 
 
 def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:

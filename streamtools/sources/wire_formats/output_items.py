@@ -1,15 +1,16 @@
 """Stores the output items of a streamed response and assigns events to them. Some items are calls. Sans-IO.
 
 An item has an id and an index. A call also has a call id. Servers may omit any of these three. Some servers send a new
-item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
-id. If no item has this id, the event belongs to the item with its index. If the index is also unknown, the event
-belongs to the newest open item of its kind, unless both have an item id, or both have an index. Ids may collide. So an
-item with the same item id or call id does not match if its other id and its index differ.
+item id with every event, and some send the same index for all items. So the item of an event is found in three steps.
+First, it is the item with the same item id or call id. If there is none, it is the item with the same index. If the
+index is also unknown, it is the newest open item of the same kind, unless that item and the event both have an item id,
+or both have an index. Ids may collide. So an item with the same item id or call id does not match if its other id and
+its index differ.
 
 Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
 `input`. A call is complete when its item is done. A call with whole arguments is also complete when the response ends,
-unless the response failed. A call with the status "incomplete" is truncated. A piece of the wrong type makes a call
-faulty.
+unless the response failed. A call with the status "incomplete", "failed" or "cancelled" is truncated. A piece of the
+wrong type makes a call faulty.
 
 If a text answer follows the custom calls of a response, the provider has run these calls. They are then reported as run
 by the provider. Calls of hosted tools are reported when they are done. Their items hold the results, and are forwarded
