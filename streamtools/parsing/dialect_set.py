@@ -107,7 +107,7 @@ class DialectSet:
         `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
         marker = owner.marker
-        if dialect.in_code == "call" and marker.first.isalpha():  # a word in code is a marker only with this option
+        if dialect.in_code == "call" and marker.first.isalpha():  # in code, a word needs the option `in_code`
             in_code = in_code and self._in_code == "call"
         self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
         for count in range(1, owner.line_feeds + 1):

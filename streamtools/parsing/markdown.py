@@ -64,8 +64,8 @@ class Markdown:
         self.fence = ""  # the character of the open fence; "" outside of a fence
         self._fence_length = 0  # how many of these characters opened the fence
         self._fence_column = 0  # the indentation of the fence
-        # The number of back-ticks at the start of the line, which open a fence unless another back-tick follows in the
-        # line. -1 while they are read, 0 if they open no fence.
+        # The number of back-ticks at the start of the line. They open a fence unless another back-tick follows in the
+        # line. The number is -1 while they are read, and 0 if they open no fence.
         self._opening_ticks = 0
         self._run = 0  # the length of the current run of back-ticks or fence characters
         self._digits = 0  # how many digits an ordinal has

@@ -97,7 +97,7 @@ class Header:
         return f"{self.text_pattern()}\n?(?:{'|'.join(map(beginning, self.tokens))})?\\Z"
 
     def excludes(self, part: Part) -> bool:
-        """Return whether no literal of `part` is a possible text of a header. False for a part without literals."""
+        """Return whether no literal of `part` could be the whole text of a header. False if `part` has no literals."""
         return not any(re.fullmatch(self.text_pattern(), word) for word in _words(part))
 
     @property
@@ -546,6 +546,7 @@ class Group(Generic[T]):
 
     @cached_property
     def _complete(self) -> Search:
+        """Matches a complete marker while the stream continues."""
         return self._compile(complete_while_open)
 
     @cached_property
@@ -568,6 +569,7 @@ class Group(Generic[T]):
         while shorter is not None:
             found, end = shorter, shorter.end() - 1
             shorter = whole(text, at, end) if ends(text, at + before_last, end) else None
+        # At the end of the stream, more markers are complete: no longer literal and no line feed can arrive.
         if found is None and ended and begun(text, at) is not None:
             found = self._compile(complete)(text, at)
         if found is None:

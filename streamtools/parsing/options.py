@@ -24,7 +24,7 @@ class ParserOptions(Checked):
     """The options that control how text is read. The defaults fit a model that learned its dialect from the prompt."""
 
     in_reasoning: bool = False
-    """Whether the prompt template has already opened the reasoning. The text then starts inside the reasoning."""
+    """Whether the prompt template has already opened the reasoning, so that the text starts inside it."""
     call_deltas: bool = False
     """Whether `call-delta` events report arguments while they arrive, as pieces of their JSON."""
     call_partials: bool = False

@@ -177,7 +177,7 @@ class Reader:
         self.at = len(marker)
         self.base = 0  # the position where `text` begins
         self.ended = False  # whether the stream or the message has ended
-        self.rest = ""  # text after the end of the message, which is not part of the span
+        self.rest = ""  # text after the end of the message; this text is not part of the span
         self.find_change: Callable[[str], object] = always  # returns None for text that `take` may receive
         self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
         # While this pattern matches at `at` without its group, `content` needs more text, and the grammar stays paused.

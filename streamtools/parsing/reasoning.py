@@ -284,7 +284,7 @@ class CallRun:
         self._before = ""  # the last characters of the call's text, in which a closing tag may begin
         # The scanner of JSON that has a closing tag in a string, and the position of this tag.
         self._tag: tuple[JsonScanner, int] | None = None
-        self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
+        self._output = CallEvents(output.options)  # receives the events of the run; these are dropped
         self._declared = declared
         self._limit = output.options.limits.call
         self._parts: list[str] = []  # the text of the run that was read, in pieces

@@ -275,7 +275,7 @@ class Span(Reader):
         else:
             self.several_lines = True  # not certain, but very likely in a span of this length
             count = self.place - self._skipped_from
-            if count < 0:  # the error holds the text up to the limit, which the grammar has not reached
+            if count < 0:  # the error holds the text up to the limit; the grammar has not reached it
                 self.at, count = self.at - count, 0
             if count and not self.calls.stopped:
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)

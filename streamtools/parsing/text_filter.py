@@ -58,7 +58,10 @@ class DeltaKinds(dict[str, int]):
     """
 
     def __init__(self, find_change: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
-        """`find_change` finds text that `Prose` must read. `begins` finds where a match may begin; None: anywhere."""
+        """`find_change` finds text that `Prose` must read. `begins` finds the possible beginning of a match.
+
+        With `begins=None`, a match may begin in any text.
+        """
         self._find_change = find_change
         self._either = None  # one search for both functions; None if they cannot be combined
         change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))
@@ -148,7 +151,7 @@ class TextFilter:
                 self._show(self._reasoning.feed(event.text), out, Reasoning)
                 if event.signature or event.id or event.redacted or event.own:
                     self._end_reasoning(out)
-                    if self.stopped_by is None:  # the signature fits only the original text, which is not shown
+                    if self.stopped_by is None:  # the signature fits only the original text, not the shown text
                         signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
                         signed.set_written(replace(event, text=""))
                         out.append(signed)

@@ -154,7 +154,7 @@ class ValueReader:
         begin = 0 if escape else at
         inside = IN_STRING.inside(rest, begin).end()
         ends = inside < len(rest) and rest[inside] == '"'
-        broken = not ends and inside < len(rest) - 1  # a back-slash before a line feed, which is no escape
+        broken = not ends and inside < len(rest) - 1  # a line feed follows a back-slash: no escape
         piece = rest[begin:inside] if ends or broken else rest[begin:]
         if not (ends or broken):
             whole = whole_escapes(piece, 0).end()

@@ -380,7 +380,7 @@ def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
     file = os.fdopen(os.open(path, _FLAGS, 0o600), "wb")
     try:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # skip devices such as /dev/null
-            if hasattr(os, "fchmod"):  # not on Windows, which has no such permissions
+            if hasattr(os, "fchmod"):  # Windows has no such permissions
                 os.fchmod(file.fileno(), 0o600)
             file.truncate()
     except BaseException:

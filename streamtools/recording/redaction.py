@@ -62,7 +62,7 @@ _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 # A key does not begin inside a word. It may follow the end of an escape: "\n", "\u00e9" or "%20".
 _BOUNDARY = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 # Known key formats: the pattern of a character after the prefix, the minimum number of these characters, and the
-# prefixes. The last row finds the values of Authorization headers, which may be inside JSON.
+# prefixes. The last row finds the values of Authorization headers, even inside JSON.
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
     *(
         (character.encode(), minimum, [prefix.encode() for prefix in prefixes])
@@ -246,7 +246,7 @@ class _SearchedText:
         # No later key can contain a byte before the index `tail`.
         self._search_from = tail = partial.start() if partial else size
         # The next data may continue a key at the end of the text, so the next search starts where this key begins. The
-        # same applies to a key before a final backslash, which may begin an escaped slash.
+        # same applies to a key before a final backslash, as the backslash may begin an escaped slash.
         for key in keys:
             if key.start() < tail:
                 continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))

@@ -186,7 +186,7 @@ def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     return exchange
 
 
-@dataclass(eq=False, repr=False)  # without a repr, because it would show the secrets
+@dataclass(eq=False, repr=False)  # no repr, because a repr would show the secrets
 class ExchangeFile:
     """A file of exchanges in the order of their requests. Thread-safe.
 
@@ -469,7 +469,7 @@ class RecordingTransport(ClientTransport):
         response.request = request
         headers = header_items(response.headers)
         exchange.set_response(response.status_code, headers)
-        if "content-encoding" in response.headers:  # the client gets the decoded bytes, which are recorded
+        if "content-encoding" in response.headers:  # the decoded bytes are recorded, and the client gets them, too
             headers = [item for item in headers if item[0].lower() not in ("content-encoding", "content-length")]
         library = library_of(request)
         pieces = response.iter_bytes() if blocking else response.aiter_bytes()

@@ -93,7 +93,8 @@ class Transition(NamedTuple):
 class AutomatonState(dict[str, "AutomatonState | Transition"]):
     """A state of the automaton. As a dict, it maps characters to transitions.
 
-    If a transition has no match and no check, and adds and removes no candidate, the dict holds only its `state`.
+    If a transition has no match and no check, and neither adds nor removes a candidate, the dict holds only the `state`
+    of the transition.
     """
 
     __slots__ = ("_automaton", "_outcomes", "key", "pieces")

@@ -50,10 +50,10 @@ class Matcher:
         self.pending = ""
         """Text that may be the beginning of a match."""
         self.state = self._automaton.begin("")
-        # The candidates, in two forms. If `_plain` is True, no candidate has matched yet. Each is then the position at
-        # which it begins, minus `_origin`. Otherwise each is a list of four values: the position at which it begins,
-        # the rule of its match or None, the end of that match, and the matches after that end. The matches after the
-        # end count only if the match of the candidate is chosen.
+        # The candidates, in one of two forms. If `_plain` is True, no candidate has matched yet. An item is then the
+        # position at which the candidate begins, minus `_origin`. Otherwise an item is a list of four values: the
+        # position at which the candidate begins, the rule of its match or None, the end of this match, and the matches
+        # after this end. The matches after the end count only if the match of the candidate is chosen.
         self._candidates: Sequence[Any] = ()
         self._origin = 0
         self._plain = True

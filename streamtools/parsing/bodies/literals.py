@@ -32,7 +32,7 @@ from streamtools.parsing.reader import always, matcher, white_space
 PYTHON_WORDS = {word: word for word in WORDS} | {"True": "true", "False": "false", "None": "null"}
 _WORDS = PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
-# Matches content without quotes and control characters. If JSON has its escapes, it may stay unchanged in JSON.
+# Matches content without unescaped quotes and control characters. If JSON has its escapes, it may stay unchanged.
 _is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
 _escapes_and_texts = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
@@ -178,7 +178,7 @@ _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 
 _NEXT_ARGUMENT = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
 """A comma after a string argument, with the name of the next argument or the end of the call."""
-_GAP_LIMIT = 256  # characters of white space between the closing quote of a string and the structure after it
+_GAP_LIMIT = 256  # the maximum length of the white space between a closing quote and the structure after it
 _brackets = re.compile(r"[()\[\]{}]").finditer
 # In JSON, each back-slash of the content is doubled. This removes the two, and the character after them.
 _remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub
@@ -500,7 +500,7 @@ class _LooseContent(Brackets):
     _close: str
     piece: int  # the index in `written` of the piece in which the content begins
     offset: int  # the number of characters before the content in that piece
-    _tail: str = ""  # the last characters, which may be the beginning of the closing tag
+    _tail: str = ""  # the last characters: they may begin the closing tag
     has_quote: bool = False  # the string contains an unescaped quote
 
     def begin(self, text: str) -> None:

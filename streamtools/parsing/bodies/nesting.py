@@ -192,7 +192,7 @@ class NestedText:
             elif level in nested and (bare or min(nested) < value or len(self._tags) > 2 * count > after >= count):
                 return CallEnd.BROKEN
             else:
-                # No closing tag is missing between two others, and the value holds no tags of another call
+                # No closing tag is missing between two others, and the tags in the value belong to no other call
                 certain = level - run[-1] < len(run) and not reader.kept_from
                 return CallEnd.CLOSED if certain or not unconfirmed else CallEnd.BROKEN
             take(tag)

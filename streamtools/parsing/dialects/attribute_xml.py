@@ -140,7 +140,7 @@ def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
     openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
     calls = Invocations(*names, prefix=(OneOf(bars), gap, word, gap, OneOf(bars), gap))
     marks = tuple(bar + space + word for bar in bars for space in ("", " "))
-    for bar in bars:  # the first parts must be literals, so that the search for markers is fast
+    for bar in bars:  # the search for markers is fast only if the first parts are literals
         invoke, opening, (_, _, *rest) = (f"<{bar}", *calls.invoke[2:]), (f"<{bar}", *calls.wrapper[2:]), calls.unwrap
         bare = Opener(invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds)
         openers.append(Opener((*opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds))

@@ -277,7 +277,7 @@ def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]
     aheads = [(*SENTENCE, *call.parts, *call.ahead) for call in calls]
     first, *rest = tag
     tags = [tag]
-    if rest and isinstance(rest[0], OneOf):  # the first part must be long, so that the search for markers is fast
+    if rest and isinstance(rest[0], OneOf):  # the search for markers is fast only if the first part is long
         tags = [(f"{first}{word}", *rest[1:]) for word in rest[0].words]
     return tuple(
         Opener(parts, wrapper, ahead, announces=False, tag_parts=parts_of_token(parts))
