@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import product
 from typing import Any, TypeAlias
 
 import httpx
@@ -332,17 +333,12 @@ async def converse(name: str, away: str | None = None, *, keeps: str = "history"
     return ends, len(asked)
 
 
-@together("keeps", ["history", "messages"])
-@together("name", PROVIDERS)
+@together(("name", "keeps"), [*product(PROVIDERS, ["history", "messages"]), *product(KEPT, FRONT_ENDS)])
 async def test_three_turns_with_tools(name: str, keeps: str) -> None:
-    """Each request is accepted, also if the application keeps the messages of the provider between turns."""
-    assert (3 * [("finished", [])], 6) == await converse(name, keeps=keeps)
+    """Each request is accepted, also if the application keeps the messages of the provider between turns.
 
-
-@together("keeps", FRONT_ENDS)
-@together("name", KEPT)
-async def test_three_turns_of_a_front_end(name: str, keeps: str) -> None:
-    """The provider accepts each request; it would refuse a missing signature."""
+    If a front end keeps them, the provider would refuse a missing signature.
+    """
     assert (3 * [("finished", [])], 6) == await converse(name, keeps=keeps)
 
 

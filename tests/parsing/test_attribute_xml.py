@@ -36,6 +36,7 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
 @together(
     ("text", "expected"),
     {
+        # Names may be quoted, and values end at their closing tag.
         "nothing else": (in_wrapper(F), [f]),
         "no text, in one tag": (in_wrapper('<invoke name="f"><parameter name="a"/></invoke>'), [call("f", a="")]),
         "an array": (in_wrapper(F.replace('name="a">x', 'name="l">["a", "b"]')), [call("f", l=["a", "b"])]),
@@ -43,15 +44,7 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
         "no end of the call in a wrapper": (in_wrapper(f'<invoke name="f">{A}') + " so", [f, UNCLOSED, " so"]),
         "the JSON alone": ('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED]),
         "half an end of a call in JSON": ('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED]),
-    },
-)
-def test_names_may_be_quoted_and_values_end_at_their_closing_tag(text: str, expected: list[Brief]) -> None:
-    assert expected == read_anthropic(text)
-
-
-@together(
-    ("text", "expected"),
-    {
+        # Good calls survive malformed siblings.
         "no value in a tag": (in_wrapper(f"<invoke name=>{A}</invoke>{G}"), [BROKEN, g]),
         "no value in the tag of an argument": (
             in_wrapper(f'<invoke name="f"><parameter name="a" b>x</parameter></invoke>{G}'),
@@ -68,7 +61,7 @@ def test_names_may_be_quoted_and_values_end_at_their_closing_tag(text: str, expe
         "text in a call without wrapper": (f'<invoke name="f">{A}so</invoke> so', [CUT, " so"]),
     },
 )
-def test_good_calls_survive_malformed_siblings(text: str, expected: list[Brief]) -> None:
+def test_calls_of_anthropic(text: str, expected: list[Brief]) -> None:
     """No call is made of text that is cut off or in the wrong position."""
     assert expected == read_anthropic(text)
 

@@ -40,6 +40,7 @@ def test_a_message_to_a_tool_is_a_call(header: str) -> None:
 @together(
     ("text", "expected"),
     {
+        # A call ends with its message: at the token that ends it, or at the next message.
         "nothing, then a message": (TO_F + "<|message|> <|channel|>", [call("f"), UNCLOSED]),
         "half a null": (TO_F + "<|message|>nul<|call|>x", [error("invalid_arguments"), "x"]),
         "no quote": (TO_F + '<|message|>{"a":"b}<|call|>a "x" b', [error("invalid_json"), 'a "x" b']),
@@ -48,38 +49,20 @@ def test_a_message_to_a_tool_is_a_call(header: str) -> None:
         "cut before them": (TO_F + "<|message|>", [error("truncated")]),
         "cut in something else": (TO_F + "<|message|>prin", [error("truncated")]),
         "in a quote, in a code span": (f"> `{F}", ["> `", f]),
-    },
-)
-def test_a_harmony_call_ends_with_its_message(text: str, expected: list[Brief]) -> None:
-    """At the token that ends it, or at the next message."""
-    assert expected == read(text, dialects=("harmony",))
-
-
-@together(
-    ("text", "expected"),
-    {
+        # Text that is not a header is shown.
         "cut in its header": ("a<|channel|>final", ["a"]),
         "a word at the start": ("final a", ["final a"]),
         "no header at all": ("<|channel|>final <x<|message|>a", ["<|channel|>final <x<|message|>a"]),
         "at the start a call": (" to=f<|channel|>final<|message|>{}", [call("f"), UNCLOSED]),
         "a space before what is no header": (" <|channel>x", [" <|channel>x"]),
-    },
-)
-def test_headers_and_ends_of_messages_are_hidden(text: str, expected: list[Brief]) -> None:
-    """Text that is not a header is shown."""
-    assert expected == read(text, dialects=("harmony",))
-
-
-@together(
-    ("text", "expected"),
-    {
+        # The analysis channel is reasoning. It ends at its end token or at the next message.
         "ended": ("<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
         "begun by the prompt": ("analysis<|message|>a<|end|>b", [thought("a"), "b"]),
         "cut in its end": ("<|channel|>analysis<|message|>a<|end", [thought("a<|end")]),
     },
 )
-def test_the_analysis_channel_is_reasoning(text: str, expected: list[Brief]) -> None:
-    """It ends at its end token or at the next message."""
+def test_messages_of_harmony(text: str, expected: list[Brief]) -> None:
+    """Headers and ends of messages are hidden."""
     assert expected == read(text, dialects=("harmony",))
 
 
@@ -297,6 +280,7 @@ def test_kimi_k3_arguments_are_typed_or_one_json_object(inside: str, expected: d
 @together(
     ("text", "expected"),
     {
+        # Each call is a separate span.
         "the first is not closed": (TOOLS + OPEN + A + OPEN + A + END, [f, UNCLOSED, f]),
         "no name": ('<|open|>call index="1"<|sep|>' + END, [error("missing_tool_name")]),
         "no number": (OPEN + argument("a", "oops", "number") + END, [error("invalid_arguments")]),
@@ -310,22 +294,14 @@ def test_kimi_k3_arguments_are_typed_or_one_json_object(inside: str, expected: d
         "cut in a value": (OPEN + "<|open|>argument key='a'<|sep|>x<|close|>", [error("truncated")]),
         "cut after an argument": (OPEN + A, [error("truncated")]),
         "cut before JSON": (OPEN + "<|open|>json<|sep|>", [error("truncated")]),
-    },
-)
-def test_each_kimi_k3_call_is_a_separate_span(text: str, expected: list[Brief]) -> None:
-    """The tags around calls are hidden."""
-    assert expected == read(text, dialects=("kimi_k3_xtml",))
-
-
-@together(
-    ("text", "expected"),
-    {
+        # Reasoning and the response.
         "reasoning": ("<|open|>think<|sep|>a<|close|>think<|sep|>b", [thought("a"), "b"]),
         "a rehearsal": (f"<|open|>think<|sep|>{REHEARSAL}<|close|>think<|sep|>", [thought(REHEARSAL), ALIKE]),
         "a fence at its end": (f"```\na\n```<|close|>response<|sep|>{OPEN}{A}{END}", ["```\na\n```", f]),
     },
 )
 def test_kimi_k3_writes_think_response_and_tools(text: str, expected: list[Brief]) -> None:
+    """The tags around calls are hidden."""
     assert expected == read(text, dialects=("kimi_k3_xtml",))
 
 

@@ -74,22 +74,14 @@ def test_a_malformed_call_is_hidden_up_to_its_closing_tag(inner: str, expected: 
 @together(
     ("text", "expected"),
     {
+        # A call without its closing tag is accepted at the end. Without a name and a brace, it is an error.
         "no closing tag": ("<|tool_call>call:f{}", [f, warning("missing_close")]),
         "half of the closing tag": ("<|tool_call>call:f{}\n<tool_", [f, warning("missing_close")]),
         "another opening tag": ("<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f]),
         "cut before the brace": ("<|tool_call>call:f", [error("truncated")]),
         "a parenthesis": ("<|tool_call>call:f()", [UNREADABLE]),
         "no name": ("<|tool_call>So.", [error("truncated")]),
-    },
-)
-def test_a_call_without_its_closing_tag_is_accepted_at_the_end(text: str, expected: list[Brief]) -> None:
-    """Without a name and a brace, it is an error."""
-    assert expected == read(text, **GEMMA)
-
-
-@together(
-    ("text", "expected"),
-    {
+        # Tags of the template are hidden.
         "a thought": ("<|channel>thought\nHm.<channel|>So.", [thought("Hm."), "So."]),
         "cut in the name": ("<|channel>tho", [thought("tho")]),
         "in the middle, unclosed": ("So. <|channel>Hm.", ["So. ", thought("Hm.")]),
@@ -97,7 +89,7 @@ def test_a_call_without_its_closing_tag_is_accepted_at_the_end(text: str, expect
         "a tag in code": ("`<tool_call|>`", ["`<tool_call|>`"]),
     },
 )
-def test_tags_of_the_template_are_hidden(text: str, expected: list[Brief]) -> None:
+def test_tags_of_the_template_are_hidden_and_may_be_missing(text: str, expected: list[Brief]) -> None:
     """Reasoning is reported separately."""
     assert expected == read(text, **GEMMA)
 

@@ -30,21 +30,6 @@ def test_the_example_at_all_two_and_three_way_cuts() -> None:
 
 
 @together(
-    ("text", "expected"),
-    {
-        "in the middle of a line": (f"Look: {F} there", ["Look: ", f, " there"]),
-        "after indentation": (f"    {F}", ["    ", f]),
-        "in a list item": (f"- {F}", ["- ", f]),
-        "after a back-slash": (f"\\{F}", ["\\", f]),
-        "a line end, a tab and a space after the brace": ('###:{\r\n\t "name":"f"}', [f]),
-        "braces in braces": ('###:{"name":"f","arguments":{"a":{"b":[{}]}}}', [call("f", a={"b": [{}]})]),
-    },
-)
-def test_the_marker_counts_anywhere_and_the_call_ends_with_its_object(text: str, expected: list[Brief]) -> None:
-    assert expected == read(text)
-
-
-@together(
     "text",
     [
         pytest.param('###:[{"name":"f"}]', id="an array"),
@@ -71,24 +56,6 @@ def test_the_quotation_mark_commits() -> None:
 BROKEN = error("invalid_json")
 
 
-@together(
-    ("text", "expected"),
-    {
-        "single quotes": ("###:{\"name\": 'f'} on", [BROKEN, " on"]),
-        "the wrong bracket, deeper": ('###:{"name":"f","args":[1}} on', [BROKEN, " on"]),
-        "an escape that JSON does not have": ('###:{"name":"\\x"} on', [BROKEN, " on"]),
-        "a brace in a string after the break": ('###:{"name": f, "a":"}"} on', [BROKEN, " on"]),
-        "brackets after the break balance": ('###:{"name": f, [{"a":1}]} on', [BROKEN, " on"]),
-        "broken up to the end of the stream": ('###:{"name": f, "a', [BROKEN]),
-        "another dialect there": ('###:{"name": f\n\n~~~tool_call\n{"name":"f"}\n~~~', [BROKEN, "\n", f]),
-        "an object without a name": ('###:{"a":1} on', [error("missing_tool_name"), " on"]),
-    },
-)
-def test_a_malformed_call_ends_where_its_brackets_balance(text: str, expected: list[Brief]) -> None:
-    """Or at a blank line. After that, text is shown again."""
-    assert expected == read(text)
-
-
 def test_an_error_holds_the_hidden_text() -> None:
     """From the first hash to the end of the recovery, including the line feed."""
     assert ['###:{"name": f}'] == raws('a ###:{"name": f} b')
@@ -98,6 +65,23 @@ def test_an_error_holds_the_hidden_text() -> None:
 @together(
     ("text", "expected"),
     {
+        # The marker counts anywhere.
+        "in the middle of a line": (f"Look: {F} there", ["Look: ", f, " there"]),
+        "after indentation": (f"    {F}", ["    ", f]),
+        "in a list item": (f"- {F}", ["- ", f]),
+        "after a back-slash": (f"\\{F}", ["\\", f]),
+        "a line end, a tab and a space after the brace": ('###:{\r\n\t "name":"f"}', [f]),
+        "braces in braces": ('###:{"name":"f","arguments":{"a":{"b":[{}]}}}', [call("f", a={"b": [{}]})]),
+        # A malformed call ends where its brackets balance, or at a blank line.
+        "single quotes": ("###:{\"name\": 'f'} on", [BROKEN, " on"]),
+        "the wrong bracket, deeper": ('###:{"name":"f","args":[1}} on', [BROKEN, " on"]),
+        "an escape that JSON does not have": ('###:{"name":"\\x"} on', [BROKEN, " on"]),
+        "a brace in a string after the break": ('###:{"name": f, "a":"}"} on', [BROKEN, " on"]),
+        "brackets after the break balance": ('###:{"name": f, [{"a":1}]} on', [BROKEN, " on"]),
+        "broken up to the end of the stream": ('###:{"name": f, "a', [BROKEN]),
+        "another dialect there": ('###:{"name": f\n\n~~~tool_call\n{"name":"f"}\n~~~', [BROKEN, "\n", f]),
+        "an object without a name": ('###:{"a":1} on', [error("missing_tool_name"), " on"]),
+        # A result that the model writes is hidden and reported. A call inside it does not count.
         "as we write it": ('###result f: {"a":1} on', [warning("forged_result"), " on"]),
         "without anything in it": ("Yes.\n###result f:{}\n", ["Yes.\n", warning("forged_result"), "\n"]),
         "more white space": ("###result \t f: \r\n {}", [warning("forged_result")]),
@@ -106,8 +90,8 @@ def test_an_error_holds_the_hidden_text() -> None:
         "broken, up to the end": ('###result f: {"a": on and on', [warning("forged_result")]),
     },
 )
-def test_a_result_that_the_model_writes_is_hidden_and_reported(text: str, expected: list[Brief]) -> None:
-    """A call inside it does not count."""
+def test_calls_and_results_end_with_their_object(text: str, expected: list[Brief]) -> None:
+    """Text after them is shown."""
     assert expected == read(text)
 
 

@@ -42,22 +42,6 @@ def test_a_limit_in_a_closing_tag_does_not_depend_on_cuts(length: int) -> None:
 
 
 @together(
-    ("text", "expected"),
-    {
-        "nothing else": (F, [f]),
-        "on lines of its own": ('<tool_call>\n{"name":"f"}\n</tool_call>', [f]),
-        "a string of JSON": ('<tool_call>{"name":"f","arguments":"{\\"a\\":1}"}</tool_call>', [call("f", a=1)]),
-        "OpenAI's form": ('<tool_call>{"type":"function","function":{"name":"f","arguments":{}}}</tool_call>', [f]),
-        "after reasoning": (f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f]),
-        "another opening tag at the end": (f"{F}<tool_call>", [f, error("truncated")]),
-    },
-)
-def test_one_or_several_json_values_stand_between_the_tags(text: str, expected: list[Brief]) -> None:
-    """The first character of the body commits."""
-    assert expected == read(text)
-
-
-@together(
     "text",
     [
         pytest.param("<tool_call", id="half of the tag"),
@@ -91,22 +75,21 @@ def test_a_malformed_call_ends_at_the_closing_tag(body: str, expected: list[Brie
 @together(
     ("text", "expected"),
     {
+        # One or several values.
+        "nothing else": (F, [f]),
+        "on lines of its own": ('<tool_call>\n{"name":"f"}\n</tool_call>', [f]),
+        "a string of JSON": ('<tool_call>{"name":"f","arguments":"{\\"a\\":1}"}</tool_call>', [call("f", a=1)]),
+        "OpenAI's form": ('<tool_call>{"type":"function","function":{"name":"f","arguments":{}}}</tool_call>', [f]),
+        "after reasoning": (f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f]),
+        "another opening tag at the end": (f"{F}<tool_call>", [f, error("truncated")]),
+        # An opening tag ends a call that is not closed. After malformed JSON, only one at the start of a line does.
         "after a whole object": (f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g]),
         "on the same line": (f'<tool_call>{{"name":"f"}}{G}', [f, UNCLOSED, g]),
         "after a blank line": (f'<tool_call>[{{"name":"f"}}]\n\n{G}', [f, UNCLOSED, g]),
         "after broken JSON": (f'<tool_call>{{"name":f}}\n{G}', [BROKEN, g]),
         "after a brace too many, indented": (f'<tool_call>{{"name":"f"}}}}\n \t{G}', [BROKEN, g]),
         "the next tag is another dialect's": ('<tool_call>{"name":"f"}<tool_call>f', [f, UNCLOSED, "<tool_call>f"]),
-    },
-)
-def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list[Brief]) -> None:
-    """After malformed JSON, only an opening tag at the start of a line does."""
-    assert expected == read(text)
-
-
-@together(
-    ("text", "expected"),
-    {
+        # At the end, only the closing tag may be missing.
         "after the brace": ('<tool_call>{"name":"f"}', [f, UNCLOSED]),
         "after a line feed": ('<tool_call>{"name":"f"}\n', [f, UNCLOSED]),
         "in the closing tag": ('<tool_call>{"name":"f"}</tool_', [f, UNCLOSED]),
@@ -115,8 +98,8 @@ def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list
         "after prose in the tag": ('<tool_call>{"name":"f"} on and on', [BROKEN]),
     },
 )
-def test_only_the_closing_tag_may_be_missing_at_the_end(text: str, expected: list[Brief]) -> None:
-    """A call that is cut off never runs."""
+def test_json_stands_between_the_tags(text: str, expected: list[Brief]) -> None:
+    """The first character of the body commits. A call that is cut off never runs."""
     assert expected == read(text)
 
 

@@ -48,14 +48,6 @@ def test_a_call_outside_of_code_and_quotes_is_a_call(before: str) -> None:
     assert [*filter(None, [before]), call("f")] == read(before + CALL)
 
 
-@together("before", [each for each in [*CODE, *TEXT] if str(each.values[0]).endswith("\n")])
-def test_both_seed_dialects_have_the_same_context(before: str) -> None:
-    """At the start of a line."""
-    inline, fenced = parse(before + CALL), parse(before + FENCED_CALL)
-
-    assert len(inline.calls) == len(fenced.calls)
-
-
 @together(
     ("text", "expected"),
     [

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
-
-import pytest
 
 from streamtools.parsing.dialects import DIALECTS
+from tests.parsing.test_parameters import TOOLS
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, thought, warning
 
-TOOLS: list[dict[str, Any]] = [
-    {"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
-    {"name": "g", "parameters": {"properties": {}}},
-]
 A = "<arg_key>a</arg_key><arg_value>x</arg_value>"
 f, g, both = call("f", a="x"), call("g"), call("f", a="x", b=2)
 F = f"<tool_call>f{A}</tool_call>"
 unclosed = warning("missing_close")
 broken, cut = error("unrecognised_tool_call"), error("truncated")
-
-
-@together(
-    ("text", "expected"),
-    {
-        "without line feeds": (F, [f]),
-        "one line feed before it is the template's": (f"a\n\n{F}\n{F} b", ["a\n", f, f, " b"]),
-        "a key twice": (f"<tool_call>f{A}{A}</tool_call>", [error("duplicate_key")]),
-        "the tag in prose": ("a <tool_call> b c</tool_call>", ["a <tool_call> b c</tool_call>"]),
-        "the tag in prose before a call": (f"<tool_call>x {F}", ["<tool_call>x ", f]),
-        "in code": (f"`{F}`", [f"`{F}`"]),
-        "in open reasoning": (f"<think>a {F}", [thought("a "), f]),
-    },
-)
-def test_white_space_between_pairs_is_ignored(text: str, expected: list[Brief]) -> None:
-    """Text that is not a call is shown."""
-    assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 
 @together("value", ["", "\n", " x\n", "</arg_key>", "<arg_key>", "</tool_call>", "&lt;", '"\\', "</arg_valu"])
@@ -46,19 +23,26 @@ def test_a_value_ends_at_its_closing_tag(value: str) -> None:
     assert [call("f", a=value)] == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
-    [
-        pytest.param(f"<tool_call>f{A}x</tool_call>y", [cut, "y"], id="text after a value, which is a part of it"),
-        pytest.param(
-            "<tool_call>f<arg_key>a<arg_value>x</arg_value></tool_call>y", [broken, "y"], id="a key not closed"
-        ),
-        pytest.param("<tool_call>f<arg_key>a</arg_key>x</tool_call>y", [broken, "y"], id="a key without a value"),
-        pytest.param(f"<tool_call>f{A}{F}", [f, unclosed, f], id="another call instead of the closing tag"),
-    ],
+    {
+        # White space between pairs is ignored.
+        "without line feeds": (F, [f]),
+        "one line feed before it is the template's": (f"a\n\n{F}\n{F} b", ["a\n", f, f, " b"]),
+        "a key twice": (f"<tool_call>f{A}{A}</tool_call>", [error("duplicate_key")]),
+        "the tag in prose": ("a <tool_call> b c</tool_call>", ["a <tool_call> b c</tool_call>"]),
+        "the tag in prose before a call": (f"<tool_call>x {F}", ["<tool_call>x ", f]),
+        "in code": (f"`{F}`", [f"`{F}`"]),
+        "in open reasoning": (f"<think>a {F}", [thought("a "), f]),
+        # Other text is an error.
+        "text after a value, which is a part of it": (f"<tool_call>f{A}x</tool_call>y", [cut, "y"]),
+        "a key not closed": ("<tool_call>f<arg_key>a<arg_value>x</arg_value></tool_call>y", [broken, "y"]),
+        "a key without a value": ("<tool_call>f<arg_key>a</arg_key>x</tool_call>y", [broken, "y"]),
+        "another call instead of the closing tag": (f"<tool_call>f{A}{F}", [f, unclosed, f]),
+    },
 )
 def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
-    """Up to the end of the call."""
+    """Up to the end of the call. Text that is not a call is shown."""
     assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 

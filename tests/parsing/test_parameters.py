@@ -37,44 +37,12 @@ END = "</parameter></function></tool_call>"
 
 
 @together(
-    ("text", "expected"),
-    {
-        "two line feeds before it are the template's": (f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"]),
-        "without line feeds between the tags": (wrapped(f"<function=f>{A}{B}</function>"), [both]),
-        "no parameters and no closing tag": (wrapped("<function=g/>"), [g]),
-        "an empty parameter": (wrapped("<function=f><parameter=a/></function>"), [call("f", a="")]),
-        "only the end of the wrapper, and a blank line": (f"{F}\n\n</tool_call>", [f, "\n"]),
-        "no name": (wrapped("<function=></function>"), [error("missing_tool_name")]),
-        "no function in the wrapper": ("<tool_call>\nx", ["<tool_call>\nx"]),
-        "a function in prose": ("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"]),
-        "in a fence": (f"```\n{F}\n```", [f"```\n{F}\n```"]),
-        "in open reasoning": (f"<think>a {wrapped(F)}", [thought("a "), f]),
-    },
-)
-def test_functions_are_read_with_and_without_their_wrapper(text: str, expected: list[Brief]) -> None:
-    """In all layouts."""
-    assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
-
-
-@together(
     ("written", "expected"),
     {"nothing": ("", ""), "a line feed is that of the tag": ("\n", ""), "two are one of each tag": ("\n\n", "")},
 )
 def test_a_value_ends_at_its_closing_tag(written: str, expected: str) -> None:
     """One line feed at each end belongs to the tags."""
     assert [call("f", a=expected)] == read(value(written) + END, dialects=["qwen3_coder_xml"], tools=TOOLS)
-
-
-@together(
-    ("text", "expected"),
-    {
-        "a value at the end of the function": (value("x</function></tool_call>"), [f]),
-        "a function at the end of the wrapper": (wrapped(f"<function=f>{A}"), [f, unclosed]),
-        "a wrapper at another": (f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f]),
-    },
-)
-def test_missing_closing_tags_are_accepted_before_another_tag(text: str, expected: list[Brief]) -> None:
-    assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
 def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
@@ -86,6 +54,22 @@ def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
 @together(
     ("text", "expected"),
     {
+        # Complete functions.
+        "two line feeds before it are the template's": (f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"]),
+        "without line feeds between the tags": (wrapped(f"<function=f>{A}{B}</function>"), [both]),
+        "no parameters and no closing tag": (wrapped("<function=g/>"), [g]),
+        "an empty parameter": (wrapped("<function=f><parameter=a/></function>"), [call("f", a="")]),
+        "only the end of the wrapper, and a blank line": (f"{F}\n\n</tool_call>", [f, "\n"]),
+        "no name": (wrapped("<function=></function>"), [error("missing_tool_name")]),
+        "no function in the wrapper": ("<tool_call>\nx", ["<tool_call>\nx"]),
+        "a function in prose": ("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"]),
+        "in a fence": (f"```\n{F}\n```", [f"```\n{F}\n```"]),
+        "in open reasoning": (f"<think>a {wrapped(F)}", [thought("a "), f]),
+        # Missing closing tags are accepted before another tag.
+        "a value at the end of the function": (value("x</function></tool_call>"), [f]),
+        "a function at the end of the wrapper": (wrapped(f"<function=f>{A}"), [f, unclosed]),
+        "a wrapper at another": (f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f]),
+        # Other text between the tags is an error, up to the next tag. Other calls survive.
         "no tag after the name": (wrapped(f"<function=f>x{F}"), [broken, f]),
         "no bracket": (wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken]),
         "none for a value": (wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken]),
@@ -95,8 +79,8 @@ def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
         "text at the end of the stream": (f"<tool_call>{F}It", [f, broken]),
     },
 )
-def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
-    """Up to the next tag. Other calls survive."""
+def test_functions_are_read_with_and_without_their_wrapper(text: str, expected: list[Brief]) -> None:
+    """In all layouts."""
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 

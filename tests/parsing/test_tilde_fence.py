@@ -19,20 +19,6 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
 @together(
     ("text", "expected"),
     {
-        "after indentation": (f"  \t{F}", ["  \t", f]),
-        "lines that end with CR LF": ('~~~tool_call\r\n{"name":"f"}\r\n~~~\r\n', [f, "\r\n"]),
-        "blank lines in good JSON": ('~~~tool_call\n{\n\n"name":\n"f"\n\n}\n~~~', [f]),
-        "after the close no line begins": (f"{F}{G}", [f, G]),
-        "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
-    },
-)
-def test_one_object_is_between_the_lines(text: str, expected: list[Brief]) -> None:
-    assert expected == read(text)
-
-
-@together(
-    ("text", "expected"),
-    {
         "labelled": ('```json\n{"name":"f"}\n```\n', [f]),
         "without a label": ('```\n{"name":"f"}\n```\n', [f]),
         "spaces and CR LF": ('  ``` json \r\n{"name":"f"}\r\n  ```\r\n', [f]),
@@ -112,24 +98,6 @@ def test_the_line_end_commits() -> None:
     assert all(count == 0 for _, count, _ in reported[:-1])
 
 
-@together(
-    ("text", "expected"),
-    {
-        "a trailing comma": ('~~~tool_call\n{"name":"f",}\n~~~ on', [BROKEN, " on"]),
-        "a back-slash before the line end": ('~~~tool_call\n{"name":"f\\\n~~~ on', [BROKEN, " on"]),
-        "a missing brace": ('~~~tool_call\n{"name":"f"\n~~~ on', [BROKEN, " on"]),
-        "a marker's tildes close like any others": (
-            f"~~~tool_call\nno\n{F} on",
-            [BROKEN, 'tool_call\n{"name":"f"}\n~~~ on'],
-        ),
-        "an empty name": ('~~~tool_call\n{"name":""}\n~~~ on', [error("missing_tool_name"), " on"]),
-    },
-)
-def test_a_malformed_call_ends_at_the_next_line_of_tildes(text: str, expected: list[Brief]) -> None:
-    """Even inside an open string."""
-    assert expected == read(text)
-
-
 def test_an_error_holds_the_hidden_text() -> None:
     """From the first tilde of the marker to the last of the closing line."""
     assert ["~~~tool_call\nno\n ~~~"] == raws("a\n  ~~~tool_call\nno\n ~~~~ b")
@@ -138,21 +106,28 @@ def test_an_error_holds_the_hidden_text() -> None:
 @together(
     ("text", "expected"),
     {
+        # One object is between the lines.
+        "after indentation": (f"  \t{F}", ["  \t", f]),
+        "lines that end with CR LF": ('~~~tool_call\r\n{"name":"f"}\r\n~~~\r\n', [f, "\r\n"]),
+        "blank lines in good JSON": ('~~~tool_call\n{\n\n"name":\n"f"\n\n}\n~~~', [f]),
+        "after the close no line begins": (f"{F}{G}", [f, G]),
+        "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
+        # A malformed call ends at the next line of tildes, even inside an open string.
+        "a trailing comma": ('~~~tool_call\n{"name":"f",}\n~~~ on', [BROKEN, " on"]),
+        "a back-slash before the line end": ('~~~tool_call\n{"name":"f\\\n~~~ on', [BROKEN, " on"]),
+        "a missing brace": ('~~~tool_call\n{"name":"f"\n~~~ on', [BROKEN, " on"]),
+        "a marker's tildes close like any others": (
+            f"~~~tool_call\nno\n{F} on",
+            [BROKEN, 'tool_call\n{"name":"f"}\n~~~ on'],
+        ),
+        "an empty name": ('~~~tool_call\n{"name":""}\n~~~ on', [error("missing_tool_name"), " on"]),
+        # A complete object is a call at the end of the stream, with a warning. An incomplete one is truncated.
         "after the line": ('~~~tool_call\n{"name":"f"}\n', [f, UNCLOSED]),
         "after one back-tick": ('~~~tool_call\n```\n{"name":"f"}\n`', [f, UNCLOSED]),
         "after tildes that are not the last": ('~~~tool_call\n{"name":"f"} ~~ ', [BROKEN]),
         "after the marker": ("~~~tool_call", [CUT]),
         "before the brace": ('~~~tool_call\n{"name":"f"', [CUT]),
-    },
-)
-def test_a_complete_object_is_a_call_at_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
-    """A warning reports the missing close. An incomplete object is truncated."""
-    assert expected == read(text)
-
-
-@together(
-    ("text", "expected"),
-    {
+        # A result that the model writes is hidden and reported. A call inside it does not count.
         "without a name": ("~~~tool_result\n3 °C\n~~~ on", [FORGED, " on"]),
         "as we write it": ("~~~tool_result get-weather_2\n3 °C\n~~~ on", [FORGED, " on"]),
         "empty, after indentation": ("No.\n  ~~~tool_result\n~~~\nOn.", ["No.\n  ", FORGED, "\nOn."]),
@@ -160,8 +135,8 @@ def test_a_complete_object_is_a_call_at_the_end_of_the_stream(text: str, expecte
         "a name of sixty-four characters": (f"~~~tool_result {'n' * 64}\nx\n~~~", [FORGED]),
     },
 )
-def test_a_result_that_the_model_writes_is_hidden_and_reported(text: str, expected: list[Brief]) -> None:
-    """A call inside it does not count."""
+def test_calls_and_results_are_between_two_lines(text: str, expected: list[Brief]) -> None:
+    """The text after the second line is shown."""
     assert expected == read(text)
 
 
