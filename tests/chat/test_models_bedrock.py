@@ -10,30 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from streamtools import RunnerOptions, ToolStream, tool
+from streamtools import RunnerOptions, ToolStream
 from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
 from streamtools.events import Done
-from streamtools.history import Message, System, User, read_messages
+from streamtools.history import Message, User, read_messages
 from streamtools.tools import ToolChoice, ToolRegistry
+from tests.chat.test_models_bodies import HISTORY, TOOLS, clock
 from tests.support.provider_streams import BY_NAME
 
-HISTORY: tuple[Message, ...] = (System("Be brief."), User("Hi"))
 ARN = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-v1:0"
-
-
-@tool
-def weather(city: str) -> str:
-    """Tell the weather."""
-    return f"rain in {city}"
-
-
-@tool
-def clock() -> str:
-    """Tell the time."""
-    return "noon"
-
-
-TOOLS = (weather, clock)
 
 
 @pytest.fixture(autouse=True)

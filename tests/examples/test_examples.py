@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -76,34 +78,36 @@ async def test_the_scripted_provider_calls_a_tool_and_counts(*, native: bool, mo
     assert recorded.text.startswith("I will look up the weather in Paris.")
 
 
-async def ask_to_pay(app: FastAPI, module: ModuleType, client: httpx.AsyncClient) -> str:
-    """Return the link in the e-mail for a payment."""
-    posted = {"messages": [{"role": "user", "content": "Pay Ann 50."}]}
-    answer = (await client.post("/chat", json=posted)).json()
-    assert "for an approval by e-mail" == answer["waits"]
-    assert [] == module.paid
-    link = module.outbox[-1]["link"]
-    assert isinstance(link, str)
-    return link
+@asynccontextmanager
+async def asking_to_pay(
+    monkeypatch: pytest.MonkeyPatch, *answers: Loopback
+) -> AsyncIterator[tuple[ModuleType, httpx.AsyncClient, str, Provider]]:
+    """Serve the program, and ask for a payment. Yields the module, a client, the link in the e-mail, and the model."""
+    async with Provider(*answers) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            posted = {"messages": [{"role": "user", "content": "Pay Ann 50."}]}
+            answer = (await client.post("/chat", json=posted)).json()
+            assert "for an approval by e-mail" == answer["waits"]
+            assert [] == module.paid
+            yield module, client, module.outbox[-1]["link"], model
 
 
 async def test_an_email_approves_one_call_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening the link decides nothing, because scanners open links."""
-    async with Provider(call("pay", to="<b>Ann</b>", amount=50), say("Ann has her money.")) as model:
-        monkeypatch.setenv("MODEL_URL", model.url)
-        module = load("approvals_by_email")
-        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
-            link = await ask_to_pay(module.app, module, client)
-            for _ in range(2):
-                shown = await client.get(link)
-                assert "pay {&#x27;to&#x27;: &#x27;&lt;b&gt;Ann" in shown.text
-            assert [] == module.paid
+    answers = call("pay", to="<b>Ann</b>", amount=50), say("Ann has her money.")
+    async with asking_to_pay(monkeypatch, *answers) as (module, client, link, _):
+        for _ in range(2):
+            shown = await client.get(link)
+            assert "pay {&#x27;to&#x27;: &#x27;&lt;b&gt;Ann" in shown.text
+        assert [] == module.paid
 
-            start, expires, signature = link.rsplit("/", 2)
-            forged = [f"{start}/{expires}/{'0' * len(signature)}", f"{start}/{int(expires) + 60}/{signature}"]
-            assert [404, 404] == [(await client.post(each, params={"verdict": "yes"})).status_code for each in forged]
+        start, expires, signature = link.rsplit("/", 2)
+        forged = [f"{start}/{expires}/{'0' * len(signature)}", f"{start}/{int(expires) + 60}/{signature}"]
+        assert [404, 404] == [(await client.post(each, params={"verdict": "yes"})).status_code for each in forged]
 
-            first, second = [await client.post(link, params={"verdict": "yes"}) for _ in range(2)]
+        first, second = [await client.post(link, params={"verdict": "yes"}) for _ in range(2)]
     assert {"answer": "Ann has her money."} == first.json()
     assert 404 == second.status_code
     assert [("<b>Ann</b>", 50)] == module.paid
@@ -119,43 +123,33 @@ async def test_an_invalid_message_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_an_email_denies_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Provider(call("pay", to="Ann", amount=50), say("As you wish.")) as model:
-        monkeypatch.setenv("MODEL_URL", model.url)
-        module = load("approvals_by_email")
-        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
-            link = await ask_to_pay(module.app, module, client)
-            answer = await client.post(link, params={"verdict": "no"})
+    answers = call("pay", to="Ann", amount=50), say("As you wish.")
+    async with asking_to_pay(monkeypatch, *answers) as (module, client, link, model):
+        answer = await client.post(link, params={"verdict": "no"})
         assert "the approver said no" in json.dumps(model.bodies[-1])
     assert {"answer": "As you wish."} == answer.json()
     assert [] == module.paid
 
 
 async def test_an_expired_link_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Provider(call("pay", to="Ann", amount=50)) as model:
-        monkeypatch.setenv("MODEL_URL", model.url)
-        module = load("approvals_by_email")
-        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
-            link = await ask_to_pay(module.app, module, client)
-            late = module.time.time() + module.VALID
-            monkeypatch.setattr(module.time, "time", lambda: late)
-            statuses = [
-                (await client.get(link)).status_code,
-                (await client.post(link, params={"verdict": "yes"})).status_code,
-            ]
+    async with asking_to_pay(monkeypatch, call("pay", to="Ann", amount=50)) as (module, client, link, _):
+        late = module.time.time() + module.VALID
+        monkeypatch.setattr(module.time, "time", lambda: late)
+        statuses = [
+            (await client.get(link)).status_code,
+            (await client.post(link, params={"verdict": "yes"})).status_code,
+        ]
     assert [404, 404] == statuses
     assert [] == module.paid
 
 
 async def test_two_calls_need_two_emails(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [{"name": "pay", "arguments": {"to": to, "amount": 5}} for to in ("Ann", "Bob")]
-    async with Provider(say(f"~~~tool_call\n{json.dumps(both)}\n~~~\n"), say("Both have it.")) as model:
-        monkeypatch.setenv("MODEL_URL", model.url)
-        module = load("approvals_by_email")
-        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
-            await ask_to_pay(module.app, module, client)
-            assert 2 == len(module.outbox)
-            waits = await client.post(module.outbox[0]["link"], params={"verdict": "yes"})
-            done = await client.post(module.outbox[-1]["link"], params={"verdict": "yes"})
+    answers = say(f"~~~tool_call\n{json.dumps(both)}\n~~~\n"), say("Both have it.")
+    async with asking_to_pay(monkeypatch, *answers) as (module, client, _, _):
+        assert 2 == len(module.outbox)
+        waits = await client.post(module.outbox[0]["link"], params={"verdict": "yes"})
+        done = await client.post(module.outbox[-1]["link"], params={"verdict": "yes"})
     assert "waits" in waits.json()
     assert {"answer": "Both have it."} == done.json()
     assert [("Ann", 5), ("Bob", 5)] == module.paid

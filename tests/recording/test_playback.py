@@ -23,6 +23,8 @@ from streamtools.recording.playback import PLAYBACK_OPTIONS, Cut, inject_fault, 
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
 
+pytestmark = pytest.mark.anyio
+
 places = st.integers(0, len(STREAM))
 cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
 
@@ -89,7 +91,6 @@ class FakeTime:
         self.advance(seconds)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("options", "times"),
     [
@@ -126,7 +127,6 @@ def _at_3_seconds(*chunks: Chunk) -> Recording:
     return replace(recording(), chunks=chunks, end=StreamEnd("end", 3000))
 
 
-@pytest.mark.anyio
 async def test_a_stall_ends_with_the_read_timeout() -> None:
     played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, cut="byte")
     assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
@@ -146,7 +146,6 @@ def test_a_blocking_reader_needs_a_timeout_for_a_stall() -> None:
         next(played)
 
 
-@pytest.mark.anyio
 async def test_closing_or_cancelling_ends_a_stall() -> None:
     """A cancelled read can be repeated."""
     played = ReplayBytes(recording(*FRAMES), stall_after=0)
@@ -166,7 +165,6 @@ async def test_closing_or_cancelling_ends_a_stall() -> None:
     assert [] == await collect(played)
 
 
-@pytest.mark.anyio
 async def test_a_recorded_pause_may_exceed_the_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime(monkeypatch)
     played = ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(1500, b"b")), speed=1, read_timeout=1.2)
@@ -176,7 +174,6 @@ async def test_a_recorded_pause_may_exceed_the_read_timeout(monkeypatch: pytest.
     assert 11.2 == clock.now
 
 
-@pytest.mark.anyio
 async def test_a_stalled_replay_ends_with_the_events_of_a_reset(tmp_path: Path) -> None:
     """Only the message of the error differs."""
     path = write(tmp_path / "a.jsonl", ANSWER)
@@ -191,7 +188,6 @@ async def test_a_stalled_replay_ends_with_the_events_of_a_reset(tmp_path: Path) 
     assert "failed" == events[-1].reason
 
 
-@pytest.mark.anyio
 async def test_a_replay_raises_after_the_events_if_a_fault_is_not_reached(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="cut_after=9999 was not reached: the response has"):
         await replay(write(tmp_path / "a.jsonl", ANSWER), cut_after=9999)

@@ -48,6 +48,13 @@ def write(recording: Recording, file: BinaryIO) -> None:
     writer.end(*recording.end)
 
 
+def saved(folder: Path, *chunks: Chunk, end: StreamEnd) -> Path:
+    """Write a recording to a file in `folder`, and return its path."""
+    with (folder / "a.jsonl").open("wb") as file:
+        write(Recording(HEAD, chunks, end), file)
+    return folder / "a.jsonl"
+
+
 def lines_of(path: Path) -> list[dict[str, Any]]:
     """Return the JSON of each line of a file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -112,9 +119,7 @@ def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
     ],
 )
 def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
-    path = tmp_path / "a.jsonl"
-    with path.open("wb") as file:
-        write(Recording(HEAD, (Chunk(1.5, data),), StreamEnd("end", 2)), file)
+    path = saved(tmp_path, Chunk(1.5, data), end=StreamEnd("end", 2))
 
     assert line == lines_of(path)[1]
     assert data == read_recording(path).data
@@ -122,9 +127,7 @@ def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) 
 
 def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     """A recording has a head, chunks, and an end with length and digest."""
-    path = tmp_path / "a.jsonl"
-    with path.open("wb") as file:
-        write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), StreamEnd("reset", 3, "ReadError")), file)
+    path = saved(tmp_path, Chunk(0.12345, b"a"), Chunk(2, b"b"), end=StreamEnd("reset", 3, "ReadError"))
 
     assert lines_of(path) == [
         {
@@ -261,9 +264,7 @@ def test_an_incomplete_recording_is_read_up_to_its_break(tmp_path: Path, rest: s
 
 
 def test_an_edited_recording_needs_no_length_and_digest(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    with path.open("wb") as file:
-        write(Recording(HEAD, (Chunk(0, b"cold"),), StreamEnd("end", 1)), file)
+    path = saved(tmp_path, Chunk(0, b"cold"), end=StreamEnd("end", 1))
     path.write_text(path.read_text().replace("cold", "hot"))
     path.write_text(path.read_text().split(',"bytes"')[0] + "}")
 
@@ -330,9 +331,7 @@ def test_a_raw_capture_is_read(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    with path.open("wb") as file:
-        write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), file)
+    path = saved(tmp_path, Chunk(0, b"a"), Chunk(0, b"b"), end=StreamEnd("end", 1))
     with open_exchange(path, 1) as opened:
         first = next(iter(opened))
 

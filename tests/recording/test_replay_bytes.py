@@ -17,6 +17,8 @@ from streamtools.recording.files import RecordingWriter, open_exchange
 from streamtools.recording.format import Chunk, EndKind, StreamEnd
 from streamtools.recording.playback import Cut, recut
 
+pytestmark = pytest.mark.anyio
+
 HEAD = ExchangeHead(source="openai")
 FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")
 STREAM = b"".join(FRAMES)
@@ -86,7 +88,6 @@ def test_an_unknown_cut_is_refused() -> None:
         ReplayBytes(recording(), cut="half")  # type: ignore[arg-type]  # callers may not check types
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, (2,)])
 async def test_a_replay_returns_the_bytes_once(cut: Cut) -> None:
     replay = ReplayBytes(recording(*FRAMES), cut=cut)
@@ -95,7 +96,6 @@ async def test_a_replay_returns_the_bytes_once(cut: Cut) -> None:
     assert await collect(replay) == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("end", "error"), [("reset", ConnectionResetError), ("timeout", TimeoutError), ("left", ConnectionResetError)]
 )
@@ -111,7 +111,6 @@ async def test_a_replay_ends_as_recorded(end: EndKind, error: type[OSError], spe
     assert [b"a"] == list(ReplayBytes(recording(b"a")))
 
 
-@pytest.mark.anyio
 async def test_a_replay_can_be_closed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with path.open("wb") as file:
@@ -126,7 +125,6 @@ async def test_a_replay_can_be_closed(tmp_path: Path) -> None:
     assert (first, await collect(replay)) == (b"a", [])
 
 
-@pytest.mark.anyio
 async def test_a_replay_keeps_the_recorded_times() -> None:
     chunks = (Chunk(10, b"a"), Chunk(30, b"b"), Chunk(20, b"c"))
     for speed in (1.0, 2.0):
@@ -142,7 +140,6 @@ async def test_a_replay_keeps_the_recorded_times() -> None:
         assert over + 0.001 >= 0.06 / speed
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_read_can_be_repeated() -> None:
     replay = ReplayBytes(Recording(HEAD, (Chunk(20, b"a"),), StreamEnd("end", 40)), speed=1)
     got = []
@@ -156,7 +153,6 @@ async def test_a_cancelled_read_can_be_repeated() -> None:
     assert given_up > 2
 
 
-@pytest.mark.anyio
 async def test_a_replay_without_waiting_can_be_cancelled() -> None:
     given = 0
     with anyio.CancelScope() as scope:

@@ -14,8 +14,9 @@ from streamtools.recording import ReplayTransport
 from streamtools.recording.format import EndKind, RecordedResponse
 from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
 
+pytestmark = pytest.mark.anyio
 
-@pytest.mark.anyio
+
 async def test_each_exchange_is_played_once_in_recorded_order(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.jsonl",
@@ -39,7 +40,6 @@ async def test_each_exchange_is_played_once_in_recorded_order(tmp_path: Path) ->
         assert [b"2", b"2"] == [data async for data in response.aiter_bytes()]
 
 
-@pytest.mark.anyio
 async def test_repeat_plays_an_exchange_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request(ask("one")), [b"1"]), (request(ask("one")), [b"2"]))
     transport = ReplayTransport(path, repeat=True)
@@ -88,7 +88,6 @@ BROKEN: dict[str, tuple[EndKind, str, type[Exception]]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("end", "error", "raised"), BROKEN.values(), ids=BROKEN)
 async def test_a_recorded_exception_is_raised_again(
     tmp_path: Path, end: EndKind, error: str, raised: type[Exception]
@@ -104,7 +103,6 @@ async def test_a_recorded_exception_is_raised_again(
             transport.check()
 
 
-@pytest.mark.anyio
 async def test_a_client_may_leave_where_the_recorded_client_left(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), end="left")
 
@@ -118,7 +116,6 @@ async def test_a_client_may_leave_where_the_recorded_client_left(tmp_path: Path)
     response.close()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("response", [RecordedResponse(status=200), None])
 async def test_a_client_waits_where_the_recorded_client_left(tmp_path: Path, response: RecordedResponse | None) -> None:
     """It waits until it closes the response or its timeout expires."""
@@ -135,7 +132,6 @@ async def test_a_client_waits_where_the_recorded_client_left(tmp_path: Path, res
         assert b"1" == await post(ReplayTransport(path, cut_after=1), {})
 
 
-@pytest.mark.anyio
 async def test_faults_and_times_are_those_of_playback(tmp_path: Path) -> None:
     """The read timeout is that of the request."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"12", b"34"]))
@@ -160,7 +156,6 @@ def test_closing_the_transport_closes_open_responses(tmp_path: Path) -> None:
             transport.handle_request(httpx.Request("POST", URL, json={}))
 
 
-@pytest.mark.anyio
 async def test_a_client_closes_its_transport(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
     transport = ReplayTransport(path)

@@ -57,6 +57,8 @@ from tests.rules.test_text_guard import CALL, RULES, feed
 from tests.support.options import grouped
 from tests.support.stories import Script
 
+pytestmark = pytest.mark.anyio
+
 SECRET = "bob@example.org"
 EMAIL = [rules.email()]
 pieces = st.sampled_from(
@@ -130,7 +132,6 @@ def test_text_ends_a_match_in_reasoning_and_vice_versa() -> None:
     assert "reasoning_details" not in "".join(event.to_json() for event in events)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 async def test_the_history_holds_the_original_reasoning(history: Any) -> None:
     """Its provider has signed it."""
@@ -163,7 +164,6 @@ def test_a_match_in_reasoning_can_end_the_run(rule: rules.Rule, reason: str) -> 
 # Arguments.
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 @pytest.mark.parametrize("native", [True, False])
 async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> None:
@@ -204,7 +204,6 @@ async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> Non
     assert ("bob" in json.dumps(result.messages())) is (history == "as_written")
 
 
-@pytest.mark.anyio
 async def test_rules_apply_to_pending_calls() -> None:
     """The result holds the original arguments."""
 
@@ -256,7 +255,6 @@ LEAKY: list[list[SourceEvent]] = [
 ]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("given", LEAKY)
 @pytest.mark.parametrize("on", [{}, {"on_malformed": "text"}, {"after_call": "hide"}, {"native_tool_calls": False}])
 async def test_no_output_holds_a_match(given: list[SourceEvent], on: Any) -> None:
@@ -277,7 +275,6 @@ async def test_no_output_holds_a_match(given: list[SourceEvent], on: Any) -> Non
     assert [] == [reported[at - 200 : at + 20] for at in [reported.find("bob@exam")] if at >= 0]
 
 
-@pytest.mark.anyio
 async def test_a_follow_up_event_holds_no_match() -> None:
     """The model and a reviewer get the original text."""
     model = ScriptedModel([f"mail {SECRET} {CALL}", "done"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from streamtools.rules.automaton import Automaton
 from streamtools.rules.matcher import Match, Matcher, TextAndMatches
 from streamtools.testing.laws import cut
 from tests.rules.laws import can_begin, expected, literal_sets, plain_sets, read, rule_sets, texts
+from tests.support.bounds import calls_made
 from tests.support.cases import together
 
 places = st.lists(st.integers(0, 14), max_size=6)
@@ -105,24 +104,16 @@ TEXTS: dict[str, Callable[[int], str]] = {
 }
 
 
-def calls_made(automaton: Automaton, text: str, size: int) -> int:
+def work_of(automaton: Automaton, text: str, size: int) -> int:
     """Return how many function calls reading a text takes."""
-    made = 0
-
-    def count(frame: FrameType, what: str, _: Any) -> None:
-        nonlocal made
-        made += what in ("call", "c_call")
-
     matcher = Matcher(automaton)
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+
+    def work() -> None:
         for at in range(0, len(text), size):
             matcher.feed(text[at : at + size])
         matcher.close()
-    finally:
-        sys.setprofile(before)
-    return made
+
+    return calls_made(work)
 
 
 @pytest.mark.deep
@@ -132,8 +123,8 @@ def calls_made(automaton: Automaton, text: str, size: int) -> int:
 def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable[[int], str], size: int) -> None:
     """No text after an undecided match is read again."""
     automaton = Automaton([Rule(name=each, what=[re.compile(each)]) for each in patterns])
-    calls_made(automaton, written(6000), size)  # what is made once
-    once, twice, four_times = (calls_made(automaton, written(length), size) for length in (1500, 3000, 6000))
+    work_of(automaton, written(6000), size)  # what is made once
+    once, twice, four_times = (work_of(automaton, written(length), size) for length in (1500, 3000, 6000))
 
     assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
 

@@ -18,7 +18,7 @@ from streamtools.rules.automaton import Automaton, _WordList
 from streamtools.rules.matcher import Matcher
 from streamtools.testing.laws import cut
 from tests.rules.laws import expected, read
-from tests.rules.test_rules_laws import calls_made
+from tests.rules.test_rules_laws import work_of
 from tests.support.cases import together
 
 _words = st.lists(st.text("abAß日.", min_size=1, max_size=5), min_size=1, max_size=12)
@@ -116,7 +116,7 @@ def test_the_work_does_not_grow_with_the_words(kind: str) -> None:
         words = many_words(count)
         what = words if kind == "literals" else [as_one_pattern(words, r"\b", re.IGNORECASE)]
         automaton = Automaton([Rule(name="words", what=what)])
-        return calls_made(automaton, text, 4), calls_made(automaton, text, 4)
+        return work_of(automaton, text, 4), work_of(automaton, text, 4)
 
     (new, known), (new_of_many, known_of_many) = work(500), work(50_000)
     assert known_of_many < 3 * known

@@ -15,6 +15,14 @@ _PIECE = 61  # bytes; it divides neither frames nor characters
 
 Serve = Callable[..., str]
 
+MARKS = [
+    pytest.mark.sdk,
+    pytest.mark.anyio,
+    # The SDKs stop at a sentinel or an error and leave the generators of their HTTP client as they are.
+    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
+]
+"""The marks of tests that read streams with the SDKs."""
+
 
 @pytest.fixture(autouse=True)
 def without_earlier_clients() -> None:

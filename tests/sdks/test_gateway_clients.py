@@ -16,6 +16,7 @@ import pytest
 
 from streamtools.gateway import ToolCallTransport
 from streamtools.gateway.service import app
+from tests.sdks.conftest import MARKS
 from tests.sdks.judge import faults
 from tests.support.gateway import SCHEMA, answer, begin
 from tests.support.readme import ROOT, read_blocks
@@ -23,12 +24,7 @@ from tests.support.scenes import SCENES
 from tests.support.serving import Served
 from tests.support.text_model import SAYS, TextModel, text_model
 
-pytestmark = [
-    pytest.mark.sdk,
-    pytest.mark.anyio,
-    # The SDKs stop at a sentinel and leave the generators of their HTTP client as they are.
-    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
-]
+pytestmark = MARKS
 
 BEYOND_TYPES = {  # what servers send, and the SDKs keep
     "openai": frozenset(("reasoning_content",)),

@@ -11,15 +11,10 @@ from streamtools import ParserOptions, ToolStream, outputs, replay, sources
 from streamtools.events import UIEvent
 from streamtools.recording import shipped
 from tests.sdks.clients import ASKED, WAYS, openai_async, openai_client
-from tests.sdks.conftest import Serve
+from tests.sdks.conftest import MARKS, Serve
 from tests.support.sample_runs import RUNS
 
-pytestmark = [
-    pytest.mark.sdk,
-    pytest.mark.anyio,
-    # The SDK stops at a sentinel or an error and leaves the generators of its HTTP client as they are.
-    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
-]
+pytestmark = MARKS
 
 TEXT = (
     "Let me look at both.\n\n"

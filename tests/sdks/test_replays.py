@@ -13,15 +13,10 @@ from streamtools.errors import UnrecordedRequest
 from streamtools.events import UIEvent
 from streamtools.recording import RecordingTransport, ReplayTransport, shipped
 from tests.recording.test_recordings_shipped import TOOLS
-from tests.sdks.conftest import Serve
+from tests.sdks.conftest import MARKS, Serve
 from tests.support.provider_streams import BY_NAME
 
-pytestmark = [
-    pytest.mark.sdk,
-    pytest.mark.anyio,
-    # The SDKs stop at a sentinel or an error and leave the generators of their HTTP client as they are.
-    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
-]
+pytestmark = MARKS
 
 libraries = pytest.mark.parametrize("library", ["httpx2", "httpx"])
 ASKED: list[Any] = [{"role": "user", "content": "?"}]

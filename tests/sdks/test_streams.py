@@ -11,15 +11,10 @@ from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
 from streamtools.testing.laws import assert_in_order
 from tests.sdks.clients import WAYS, Way
-from tests.sdks.conftest import Serve
+from tests.sdks.conftest import MARKS, Serve
 from tests.support.provider_streams import BY_NAME, CALLS, TOO_MUCH
 
-pytestmark = [
-    pytest.mark.sdk,
-    pytest.mark.anyio,
-    # The SDKs stop at a sentinel or an error and leave the generators of their HTTP client as they are.
-    pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
-]
+pytestmark = MARKS
 
 ways = pytest.mark.parametrize(
     ("way", "anyio_backend"),

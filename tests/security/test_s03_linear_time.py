@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import pytest
 
@@ -18,6 +17,7 @@ from streamtools import Parser, parse
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import Tool
 from tests.security.patterns import faults
+from tests.support.bounds import calls_made
 from tests.support.cases import together
 from tests.support.variants import KNOWN
 
@@ -32,24 +32,12 @@ def get_weather(city: str, days: int = 1) -> str:
 TOOLS = [Tool(get_weather)]
 
 
-def calls_made(deltas: Sequence[str], dialect: Dialect) -> int:
-    """Return the number of calls of Python and C functions while the deltas are read."""
-    made = 0
-
-    def count(frame: FrameType, what: str, _: object) -> None:
-        nonlocal made
-        made += what in ("call", "c_call")
-
+def parse_all(deltas: Sequence[str], dialect: Dialect) -> None:
+    """Read the deltas."""
     parser = Parser([dialect], TOOLS)
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        for delta in deltas:
-            parser.feed(delta)
-        parser.close()
-    finally:
-        sys.setprofile(before)
-    return made
+    for delta in deltas:
+        parser.feed(delta)
+    parser.close()
 
 
 def openers(dialect: Dialect) -> dict[str, str]:
@@ -69,7 +57,8 @@ def test_twice_the_openers_take_twice_the_work(dialect: Dialect, size: int) -> N
         def work(length: int, piece: str = piece) -> int:
             opened = dialect.write_call("get_weather", {"city": "a", "days": 2})
             text = piece * (length // len(piece)) if piece else opened[: len(opened) // 2] + 'a "b" {\n' * (length // 8)
-            return calls_made([text[at : at + size] for at in range(0, len(text), size)], dialect)
+            deltas = [text[at : at + size] for at in range(0, len(text), size)]
+            return calls_made(lambda: parse_all(deltas, dialect))
 
         work(16384)  # create what is cached
         once, twice, four_times = work(4096), work(8192), work(16384)

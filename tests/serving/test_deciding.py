@@ -121,8 +121,7 @@ def site(tmp_path: Path, url: str | None) -> Site:
 
 
 async def read(run: Run) -> str:
-    async with run.attach() as events:
-        return "".join([event.text async for event in events if event.type == "text"])
+    return "".join([event.text async for event in run.attach() if event.type == "text"])
 
 
 def digest_of(run: Run) -> str:
@@ -196,8 +195,7 @@ async def test_a_restart_between_question_and_decision(site: Site) -> None:
         latest = await runs.latest("c", owner="ann")
         assert latest is not None
         assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
-        async with latest.attach() as events:
-            kinds = [event.type async for event in events]
+        kinds = [event.type async for event in latest.attach()]
         assert ["approval-requested", "step-end", "done"] == kinds[-3:]
         run = await runs.decide(waiting.id, "n0", Approve(digest_of(latest)), owner="ann")
         assert "Done." == await read(run)
@@ -349,10 +347,9 @@ async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None
                     await runs.decide(run.id, "n0", False, owner="ann")
 
         run = await one.start(site.chat(ScriptedModel([PAY, "Paid."]), [QUESTION]), owner="ann")
-        async with run.attach() as events:
-            async for event in events:
-                if event.type == "approval-requested":
-                    await click_twice(event.digest)
+        async for event in run.attach():
+            if event.type == "approval-requested":
+                await click_twice(event.digest)
         await run.wait()
         await click_twice(None)
     assert [("Ann", 5)] == site.bank.paid
@@ -363,10 +360,9 @@ async def test_runs_need_no_ledger_if_the_stream_asks_now() -> None:
     async with Runs() as runs:
         stream = chat(ScriptedModel([PAY, "Paid."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now"))
         run = await runs.start(stream, owner="ann")
-        async with run.attach() as events:
-            async for event in events:
-                if event.type == "approval-requested":
-                    await runs.decide(run.id, "n0", True, owner="ann")
+        async for event in run.attach():
+            if event.type == "approval-requested":
+                await runs.decide(run.id, "n0", True, owner="ann")
     assert [("Ann", 5)] == bank.paid
 
 
@@ -381,8 +377,7 @@ async def test_a_question_that_cannot_be_stored_is_an_error(tmp_path: Path) -> N
         assert runs._waiting is not None
         runs._waiting._ledger.save_run = fail  # type: ignore[method-assign,assignment]
         run = await runs.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann")
-        async with run.attach() as events:
-            read = [event async for event in events]
+        read = [event async for event in run.attach()]
         validate(read)
         assert ["step-end", "error", "done"] == [event.type for event in read[-3:]]
         assert "failed" == (await run.wait()).reason
@@ -395,8 +390,7 @@ async def test_a_history_that_json_cannot_hold_is_an_error(site: Site) -> None:
     async with site.open() as runs:
         stream = site.chat(ScriptedModel([PAY]), [{"role": "user", "content": "Pay \ud800"}])
         run = await runs.start(stream, owner="ann")
-        async with run.attach() as events:
-            assert ["step-end", "error", "done"] == [event.type async for event in events][-3:]
+        assert ["step-end", "error", "done"] == [event.type async for event in run.attach()][-3:]
         assert "failed" == (await run.wait()).reason
 
 
@@ -474,12 +468,11 @@ async def die(site: Site, when: str) -> None:
             setattr(site, name, breaks)
     async with site.open() as runs:
         run = await runs.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann", conversation="c")
-        async with run.attach() as events:
-            async for event in events:
-                if event.type == "done":
-                    (site.path / "run").write_text(run.id)
-                    if when == "done":
-                        kill()
+        async for event in run.attach():
+            if event.type == "done":
+                (site.path / "run").write_text(run.id)
+                if when == "done":
+                    kill()
         await (await runs.decide(run.id, "n0", True, owner="ann")).wait()
 
 
@@ -503,8 +496,7 @@ async def test_a_killed_process(site: Site, when: str) -> None:
             run = await runs.find(run_id + "~", owner="ann")
             assert run.id == (await runs.find(run_id, owner="ann")).id
         with anyio.fail_after(30):
-            async with run.attach() as events:
-                read = [event async for event in events]
+            read = [event async for event in run.attach()]
         validate(read)
         kinds = [event.type for event in read]
         assert [1, 1, 1] == [kinds.count(kind) for kind in ("start", "approval-requested", "done")]
@@ -540,17 +532,22 @@ async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_fo
     assert ([], 0) == (site.bank.paid, site.continued)
 
 
-async def test_a_stop_by_the_user_is_final(site: Site) -> None:
+@pytest.mark.parametrize("by_follower", [False, True])
+async def test_a_stop_by_the_user_is_final(site: Site, by_follower: bool) -> None:
     """Here, in another process, and after a restart: the same decision does not continue the run again."""
-    site.gate = anyio.Event()
+    site.gate, site.lease = anyio.Event(), 1.0
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
         run = await one.decide(waiting.id, "n0", True, owner="ann")
         await until_executed(run)
-        await run.stop()
-        assert "cancelled" == run.result.reason
-        found = await two.find(waiting.id, owner="ann")
-        assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
+        stopped = await two.find(waiting.id, owner="ann") if by_follower else run
+        assert by_follower == (stopped is not run)
+        await stopped.stop()
+        assert run.ended or by_follower
+        with anyio.fail_after(20):
+            assert "cancelled" == (await run.wait()).reason
+            found = await two.find(waiting.id, owner="ann")
+            assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
     site.gate.set()
     async with site.open() as runs:
         again = await runs.decide(waiting.id, "n0", True, owner="ann")
@@ -569,8 +566,7 @@ async def test_a_continuation_that_is_cut_is_continued_elsewhere(site: Site) -> 
         run = await runs.decide(waiting.id, "n0", True, owner="ann")
         with anyio.fail_after(20):
             assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
-        async with run.attach() as events:
-            validate([event async for event in events])
+        validate([event async for event in run.attach()])
     assert ([("Ann", 5)], 2) == (site.bank.paid, site.continued)
 
 
@@ -624,8 +620,7 @@ async def test_the_calls_of_a_continuation_are_not_repeated(site: Site) -> None:
         with anyio.fail_after(20):
             run = await runs.find(waiting.id, owner="ann")
             assert (waiting.next_id, "failed") == (run.id, (await run.wait()).reason)
-        async with run.attach() as events:
-            read = [event async for event in events]
+        read = [event async for event in run.attach()]
         validate(read)
         assert ["error", "step-end", "done"] == [event.type for event in read[-3:]]
         assert "stream_interrupted" == getattr(read[-3], "code", None)
@@ -659,25 +654,7 @@ async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path, monke
                 site.gate.set()
             assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
         there = await one.find(waiting.id, owner="ann")
-        async with run.attach() as events, there.attach() as others:
-            assert [event async for event in others] == [event async for event in events]
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
-
-
-async def test_a_stop_of_a_follower_reaches_the_process_that_continues(tmp_path: Path) -> None:
-    site = Site(tmp_path, None)
-    site.gate, site.lease = anyio.Event(), 0.3
-    async with site.open() as one, site.open() as two:
-        waiting = await site.ask(one)
-        run = await one.decide(waiting.id, "n0", True, owner="ann")
-        await until_executed(run)
-        follower = await two.find(waiting.id, owner="ann")
-        assert follower is not run
-        await follower.stop()
-        with anyio.fail_after(20):
-            assert "cancelled" == (await run.wait()).reason
-            found = await two.find(waiting.id, owner="ann")
-            assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
+        assert [event async for event in there.attach()] == [event async for event in run.attach()]
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
@@ -786,14 +763,12 @@ async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site
     """Also in another process, and after a restart: its last event may be one of the waiting run."""
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
-        async with waiting.attach() as events:
-            last = [event.seq async for event in events][-1]
+        last = [event.seq async for event in waiting.attach()][-1]
         await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
         for runs in (one, two):
             run = await runs.find(waiting.id, owner="ann")
             for after in (last, last - 1, last - 2):
-                async with run.attach(after) as events:
-                    assert "executed" in [event.type async for event in events]
+                assert "executed" in [event.type async for event in run.attach(after)]
 
 
 async def site_latest(runs: Runs) -> Run:

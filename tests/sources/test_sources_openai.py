@@ -204,11 +204,6 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         chunk({"content": "a"}, "") + chunk({"content": "b"}, "length") + chunk({"content": "c"}, "stop") + DONE,
         [TextDelta("a"), TextDelta("b"), TextDelta("c"), stop("length")],
     ),
-    # OpenAI, from before it had tools.
-    "the old word for tool calls": (
-        chunk(finish="function_call") + DONE,
-        [ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call")],
-    ),
     # OpenRouter: the error is in an ordinary chunk with choices and usage, and [DONE] follows.
     "an error in a chunk": (
         chunk({"content": "a"}, "length")

@@ -64,13 +64,29 @@ def characters_handled(work: Callable[[], object]) -> int:
             given = (frame.f_locals.get(name) for name in names)
             handled += sum(len(value) for value in given if isinstance(value, str | bytes))
 
+    _profile(count, work)
+    return handled
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """Return how many calls of Python and C functions `work` takes."""
+    made = 0
+
+    def count(frame: FrameType, what: str, _: object) -> None:
+        nonlocal made
+        made += what in ("call", "c_call")
+
+    _profile(count, work)
+    return made
+
+
+def _profile(count: Callable[[FrameType, str, object], object], work: Callable[[], object]) -> None:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(before)
-    return handled
 
 
 def assert_within_limits(events: Iterable[UIEvent], limits: Limits) -> None:

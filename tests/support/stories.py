@@ -9,81 +9,43 @@ import anyio
 import anyio.lowlevel
 
 from streamtools.calls import ToolCall
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Partial,
-    Progress,
-    Raw,
-    Reasoning,
-    SourceEvent,
-    Start,
-    StepEnd,
-    StepStart,
-    StepSuperseded,
-    Text,
-    TextDelta,
-    Thinking,
-    UIEvent,
-    UsageReport,
-    Warning,
-)
+from streamtools.events import Done, Error, FollowUp, Partial, SourceEvent, TextDelta, Thinking, UIEvent
+
+_LINES = {
+    "start": "start",
+    "step-start": "step {0.step}",
+    "step-end": "step {0.step} ends: {0.finish_reason}",
+    "step-superseded": "step {0.step} is superseded",
+    "text": "text {0.text!r}",
+    "reasoning": "reasoning {0.text!r}",
+    "call-start": "{0.call_id} is {0.name}",
+    "call-delta": "{0.call_id} has {0.text}",
+    "call": "call {0.call.id}",
+    "warning": "warning {0.code}",
+    "approval-requested": "may {0.call.id} run?",
+    "executing": "executing {0.call.id}",
+    "progress": "progress {0.call_id}: {0.data}",
+    "executed": "executed {0.call.id}: {0.result}",
+    "usage": "usage {0.usage.input}",
+    "raw": "raw {0.data}",
+}
 
 
 def tell(event: UIEvent) -> str:
     """Return an event as a line of a story."""
     match event:
-        case Start():
-            return "start"
-        case StepStart(step):
-            return f"step {step}"
-        case StepEnd(step, finish):
-            return f"step {step} ends: {finish}"
-        case StepSuperseded(step):
-            return f"step {step} is superseded"
-        case Text(text):
-            return f"text {text!r}"
-        case Reasoning(text):
-            return f"reasoning {text!r}"
         case Partial(path, value, complete):
             return f"partial {'.'.join(map(str, path))} {value!r}{' complete' if complete else ''}"
         case Thinking(active, call_id):
             return f"{'' if active else 'not '}thinking {call_id}"
-        case CallStart(call_id, name):
-            return f"{call_id} is {name}"
-        case CallDelta(call_id, text):
-            return f"{call_id} has {text}"
-        case Call(call):
-            return f"call {call.id}"
         case Error(code, _, call_id):
             return f"error {call_id} {code}" if call_id else f"error {code}"
-        case Warning(code):
-            return f"warning {code}"
-        case ApprovalRequested(call):
-            return f"may {call.id} run?"
-        case Executing(call):
-            return f"executing {call.id}"
-        case Progress(call_id, data):
-            return f"progress {call_id}: {data}"
-        case Executed(call, result):
-            return f"executed {call.id}: {result}"
         case FollowUp(messages):
             return f"follow-up of {len(messages)}"
-        case UsageReport(usage):
-            return f"usage {usage.input}"
-        case Raw(data):
-            return f"raw {data}"
         case Done(reason, finish, raw, pending, conversation):
             left = f", pending {names(pending)}" if pending else ""
             return f"done {reason}: {finish} ({raw}){left}" + (f", in {conversation}" if conversation else "")
-    raise AssertionError(f"no run says {event} yet")
+    return _LINES[event.type].format(event)
 
 
 def names(calls: Sequence[ToolCall]) -> str:

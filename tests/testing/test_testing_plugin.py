@@ -49,6 +49,13 @@ def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str =
     return pytester.path / "recordings" / name
 
 
+def record(pytester: pytest.Pytester, provider: Provider, requests: str = "ask(recording)") -> Path:
+    """Record the requests of a test. Return the folder of its recordings."""
+    folder = write(pytester, provider, f"\n    def test_hello(recording): {requests}")
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    return folder
+
+
 def sent_bodies(path: Path) -> list[object]:
     """Return the bodies of the requests in a recording."""
     return [each.head.request and each.head.request.body for each in read_recordings(path)]
@@ -84,33 +91,25 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: P
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_rewrite_replaces_the_recording(pytester: pytest.Pytester, provider: Provider) -> None:
-    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
+@pytest.mark.parametrize(("option", "said"), [("rewrite", ["bye"]), ("new", ["hello", "bye"])])
+def test_a_recording_is_replaced_or_completed(
+    option: str, said: list[str], pytester: pytest.Pytester, provider: Provider
+) -> None:
+    """With `new`, recorded requests are replayed."""
+    folder = record(pytester, provider)
+    tests = ["ask(recording)"] * (option == "new") + ["ask(recording, 'bye')"]
+    write(pytester, provider, f"\n    def test_hello(recording): {'; '.join(tests)}")
 
-    pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
-
-    assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
-
-
-def test_new_records_missing_requests(pytester: pytest.Pytester, provider: Provider) -> None:
-    """Recorded requests are replayed."""
-    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
-
-    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess(f"--record-streams={option}").assert_outcomes(passed=1)
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
-    assert [{"say": "hello"}, {"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
+    assert [{"say": each} for each in said] == sent_bodies(folder / "test_hello.jsonl")
     assert 2 == len(provider.requests)
 
 
 def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provider: Provider) -> None:
     """Also if the backend hides the error."""
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    record(pytester, provider)
     swallowed = """
     def test_hello(recording):
         ask(recording)
@@ -127,36 +126,28 @@ def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provide
 
 
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
-def test_an_exchange_that_is_not_requested_fails_the_test(
-    mark: str, passed: int, pytester: pytest.Pytester, provider: Provider
-) -> None:
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): ask(recording)")
-
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(passed=passed, failed=1 - passed)
-    if not passed:
-        result.stdout.fnmatch_lines(["*recorded but not requested:*POST*"])
-
-
 @pytest.mark.parametrize(
-    "option", ["none", *(pytest.param(each, marks=pytest.mark.deep) for each in ("once", "rewrite"))]
+    ("requests", "option", "message"),
+    [
+        ("ask(recording)", "none", "*recorded but not requested:*POST*"),
+        ("httpx.get('{url}')", "none", "the test did not use its recording: *"),
+        *(
+            pytest.param("httpx.get('{url}')", each, "the test did not use its recording: *", marks=pytest.mark.deep)
+            for each in ("once", "rewrite")
+        ),
+    ],
 )
-@pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
-def test_an_unused_recording_fails_the_test(
-    mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: Provider
+def test_an_exchange_that_is_not_requested_fails_the_test(
+    mark: str, passed: int, requests: str, option: str, message: str, pytester: pytest.Pytester, provider: Provider
 ) -> None:
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): httpx.get('{provider.url}')")
+    record(pytester, provider, "ask(recording); ask(recording, 'bye')")
+    write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): {requests.format(url=provider.url)}")
 
     result = pytester.runpytest_inprocess(f"--record-streams={option}")
 
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
-        result.stdout.fnmatch_lines(["the test did not use its recording: *"])
+        result.stdout.fnmatch_lines([message])
 
 
 NAMED = """
@@ -235,8 +226,7 @@ def test_a_fault_that_is_not_reached_fails_the_test(
     fault: str, message: str, pytester: pytest.Pytester, provider: Provider
 ) -> None:
     """Also if the reader stops before the end."""
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    record(pytester, provider)
     write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
 
     result = pytester.runpytest_inprocess()
@@ -248,8 +238,7 @@ def test_a_fault_that_is_not_reached_fails_the_test(
 
 def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester, provider: Provider) -> None:
     """The old recording stays."""
-    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    folder = record(pytester, provider)
     first = (folder / "test_hello.jsonl").read_bytes()
     refusing = """
     def test_hello(recording):

@@ -24,6 +24,8 @@ from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
 from tests.support.cases import together
 
+pytestmark = pytest.mark.anyio
+
 floats = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | st.integers() | floats | st.text(max_size=8)
 values = st.recursive(
@@ -147,7 +149,6 @@ async def deltas(text: str, size: int = 4) -> AsyncIterator[str]:
         yield text[at : at + size]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("form", ["{}", " \n{}\n", "```json\n{}\n```", "```\n{}\n```\n", "{}\nThere you are."])
 async def test_a_stream_returns_the_answer_as_an_instance(form: str) -> None:
     """The partial value is plain data. A code fence and the text around it are ignored."""
@@ -162,7 +163,6 @@ async def test_a_stream_returns_the_answer_as_an_instance(form: str) -> None:
     assert not stream.result.warnings
 
 
-@pytest.mark.anyio
 async def test_items_arrive_before_the_list_is_complete() -> None:
     """Each is an instance. An invalid item is omitted with a warning."""
     answer = WRITTEN[:-2] + ',{"name":"c","n":"x"},{"name":"d","n":4}]}'
@@ -285,7 +285,6 @@ def test_each_reference_of_a_json_schema_is_followed_once() -> None:
 # Requests to a model.
 
 
-@pytest.mark.anyio
 async def test_a_chat_describes_the_type_in_words() -> None:
     """This is for providers without schemas and requests with tools. It repeats up to the limit."""
     model = ScriptedModel(["No.", '{"title": 1}', WRITTEN])
@@ -328,7 +327,6 @@ def test_a_provider_gets_the_schema() -> None:
     assert ask_of(AnthropicMessages("m", api_key=""))["tools"][0]["input_schema"] == schema
 
 
-@pytest.mark.anyio
 async def test_a_turn_with_calls_may_have_any_text() -> None:
     """The last answer is the value."""
 
@@ -344,7 +342,6 @@ async def test_a_turn_with_calls_may_have_any_text() -> None:
     assert not stream.result.warnings
 
 
-@pytest.mark.anyio
 async def test_a_value_continues_with_the_next_model() -> None:
     second = ScriptedModel([WRITTEN[30:]])
     fallback = Fallback(ScriptedModel([[WRITTEN[:30], OSError()]]), second)

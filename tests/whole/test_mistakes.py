@@ -26,16 +26,11 @@ from streamtools.runs import Runs
 from streamtools.serving.event_reader import EventReader, EventSink
 from streamtools.tools import MemoryLedger
 from streamtools.tools.approvals import Question, Suspension
+from tests.machine.test_found_by_attack import collect
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
-
-
-async def read(stream: ToolStream) -> list[UIEvent]:
-    """Return the events of a stream."""
-    async with stream as events:
-        return [event async for event in events]
 
 
 DEFINITION = {"type": "function", "function": {"name": "f", "parameters": {}}}
@@ -91,7 +86,6 @@ WRITTEN = {
     "OpenAIChat(None)": "TypeError: the name of the model must be a str, got NoneType",
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
     "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",
-    'Fallback(LOCAL, onbreak="fail")': "TypeError: Fallback() has no parameter 'onbreak'; did you mean 'on_break'?",
     'OpenAIChat("m", "http://x")': "TypeError: OpenAIChat() takes only model without a name; write base_url=...",
     "chat(LOCAL, QUESTION, [print])": "TypeError: Chat() takes only model, messages without a name; write tools=...,",
     'ToolCallTransport(dialect="x")': "TypeError: has no parameter 'dialect'; did you mean 'dialects'?",
@@ -177,7 +171,6 @@ WRITTEN = {
     'chat(LOCAL, [], parser={"strict": True})': "TypeError: must be a ParserOptions, such as ParserOptions(strict=...)",
     'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be a number of at least 1, got '3'",
     "chat(LOCAL, [], output=Completion())": "TypeError: a type for pydantic or a JSON schema, got Completion(",
-    "RunnerOptions(time_out=3)": "TypeError: RunnerOptions() has no parameter 'time_out'; did you mean 'timeout'?",
     "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; the parameters are repeated_calls,",
     "TextOptions(rules=[rules.email])": "ValueError: such as [rules.email()], got email, which must be called",
     'parse("a", dialects="qwen3-coder")': "ValueError: write dialects=dialects_for('qwen3-coder')",
@@ -405,13 +398,6 @@ async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> N
     assert not logged()
 
 
-async def test_a_chat_is_awaited_in_its_block_and_again() -> None:
-    """It returns the same result."""
-    async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
-        assert "Hello." == (await events).text
-    assert "finished" == (await events).reason
-
-
 def test_each_public_name_is_found() -> None:
     """The import of a name from the wrong module names the right one. Modules and unknown names are not affected."""
     others = ("conversation", "history", "outputs", "outputs.asgi", "recording", "runs", "tools", "testing", "gateway")
@@ -437,9 +423,10 @@ async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
 
 
 async def test_an_awaited_chat_returns_its_result() -> None:
-    """It runs the whole loop. Exceptions of the model are raised."""
-    result = await chat(ScriptedModel(["Hello."]), QUESTION)
-    assert ("Hello.", "finished") == (result.text, result.reason)
+    """It is awaited in its block and again. Exceptions of the model are raised."""
+    async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
+        assert "Hello." == (await events).text
+    assert "finished" == (await events).reason
     with pytest.raises(LookupError):
         await chat(ScriptedModel([]), QUESTION)
 
@@ -449,9 +436,9 @@ async def test_a_response_that_was_read_before_arrives_at_the_end(caplog: pytest
     async with Loopback([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]) as server, httpx.AsyncClient() as client:
         streams = client.stream("POST", server.url)
         async with streams as response:
-            await read(ToolStream(sources.openai(response)))
+            await collect(ToolStream(sources.openai(response)))
         assert not [each for each in caplog.records if each.name.startswith("streamtools")]
-        await read(ToolStream(sources.openai(await client.post(server.url))))
+        await collect(ToolStream(sources.openai(await client.post(server.url))))
     (record,) = [each for each in caplog.records if each.name.startswith("streamtools")]
     assert "client.stream(" in record.getMessage()
 
@@ -491,4 +478,4 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model = AnthropicMessages("claude")
     stream = chat(model, [{"role": "user", "content": "Hi"}])
     with pytest.raises(ValueError, match="has no API key: set ANTHROPIC_API_KEY, or pass api_key"):
-        await read(stream)
+        await collect(stream)
