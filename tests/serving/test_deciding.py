@@ -535,7 +535,7 @@ async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_fo
 @pytest.mark.parametrize("by_follower", [False, True])
 async def test_a_stop_by_the_user_is_final(site: Site, by_follower: bool) -> None:
     """Here, in another process, and after a restart: the same decision does not continue the run again."""
-    site.gate, site.lease = anyio.Event(), 1.0
+    site.gate = anyio.Event()
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
         run = await one.decide(waiting.id, "n0", True, owner="ann")
