@@ -187,7 +187,7 @@ def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OPENAI_API_KEY", "sk-SECRET")
     with serving(saying(calling("get_weather", city="Oslo")), saying("Cold."), saying("Warm.")) as provider:
         options = ("--tools", "streamtools.apps.cli.demo:TOOLS", "--dialect", "tilde_fence")
-        assert 130 == serve(monkeypatch, visit, "--model", "m", "--url", provider.url, *options)
+        assert 0 == serve(monkeypatch, visit, "--model", "m", "--url", provider.url, *options)
     first, second, file, records, kept = responses
     assert (2, ["tilde_fence"], "Oslo?") == (first["exchanges"], first["dialects"], first["question"])
     assert "Cold." == second["written"]

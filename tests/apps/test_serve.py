@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.answerers import FIRST, RecordedAnswers
@@ -55,34 +56,35 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
 
 
-def interrupt() -> None:
-    """Send SIGINT to this process."""
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def serve(
     monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str, command: str = "serve"
 ) -> int:
-    """Run the command in this process with the coroutine `visit`, and return its exit status.
+    """Run the command in this process with the function `visit`, stop its server after `visit`, and return its status.
 
-    The command is interrupted after `visit`, unless `visit` returns True.
+    The server is stopped as uvicorn stops it after a signal. A signal to this process could end the test run.
     """
     reading, writing = os.pipe()
+    servers: list[uvicorn.Server] = []
+
+    class Server(uvicorn.Server):
+        async def startup(self, *arguments: Any, **options: Any) -> None:
+            servers.append(self)
+            await super().startup(*arguments, **options)
 
     def come() -> None:
         with os.fdopen(reading) as output:
             url = output.readline().partition(": ")[2].partition("/ ")[0]
-        is_over = None
         try:
             with httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client:
-                is_over = visit(client)
+                visit(client)
         finally:
-            if is_over is None:
-                interrupt()
+            for server in servers:
+                server.should_exit = True
 
     with ThreadPoolExecutor(1) as pool, os.fdopen(writing, "w") as output:
         visited = pool.submit(come)
         monkeypatch.setattr(sys, "stdout", output)
+        monkeypatch.setattr(uvicorn, "Server", Server)
         status = main([command, "--port", "0", *arguments])
         visited.result(60)
     return status
@@ -105,7 +107,7 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
             *("--system", "Be brief.", "--dialect", "tilde_fence", "--host", "localhost"),
         )
 
-    assert 130 == status
+    assert 0 == status
     assert responses[0].startswith("m at http://127.0.0.1:")
     assert "Oslo: snow, -2 °C" in responses[1]
     assert "Cold." in responses[1]
@@ -170,25 +172,21 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
 
 
-def test_an_interrupt_ends_open_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_open_answers() -> None:
     """Readers get the end of the answer, and the response of the provider is closed."""
     lines: list[str] = []
-
-    def visit(client: httpx.Client) -> bool:
-        run = client.post("/runs", json={"question": "Hi"}).json()["run"]
-        with client.stream("GET", f"/runs/{run}/events") as response:
-            for line in response.iter_lines():
-                lines.append(line)
-                if '"Wait"' in line:
-                    interrupt()
-        return True
-
     answer = saying("Wait", hold=True)
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    with serving(answer) as provider:
-        status = serve(monkeypatch, visit, "--model", "m", "--url", provider.url)
+    with serving(answer) as provider, start_server("--model", "m", "--url", provider.url) as (process, url):
+        with httpx.Client(base_url=url, headers={"origin": url}, trust_env=False) as client:
+            run = client.post("/runs", json={"question": "Hi"}).json()["run"]
+            with client.stream("GET", f"/runs/{run}/events") as response:
+                for line in response.iter_lines():
+                    lines.append(line)
+                    if '"Wait"' in line:
+                        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
 
-    assert 130 == status
+    assert 130 == process.returncode
     assert '"reason":"cancelled"' in "".join(lines)
     assert answer.disconnected.is_set()
 
@@ -200,7 +198,7 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
         for host in ("127.0.0.1", "known.example", "evil.example"):
             statuses.append(client.get("/conversation", headers={"host": host}).status_code)
 
-    assert 130 == serve(monkeypatch, visit, "--host", "0.0.0.0", "--allow-host", "Known.example")
+    assert 0 == serve(monkeypatch, visit, "--host", "0.0.0.0", "--allow-host", "Known.example")
     assert [200, 200, 421] == statuses
     assert "everyone who can connect to 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
 
