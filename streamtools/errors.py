@@ -1,9 +1,9 @@
 """Defines error codes, and the exceptions that a caller may catch.
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
-text. An error of the *caller* raises one of these exceptions, ValueError or TypeError. The message names the wrong
-value. These exceptions also report a limit, a shutdown, an incomplete recording, and a failed tool that the caller ran
-by name.
+text. An error of the *caller* raises ValueError, TypeError, or one of the exceptions of this module. The message names
+the wrong value. The exceptions of this module also report a limit, a shutdown, an incomplete recording, and a failed
+tool that the caller ran by name.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Code(StrEnum):
     """The provider could not parse a call, but its error contains the model's text, and the call was found there. The
     call runs if its dialect is enabled. Otherwise, the model is requested to send the call again."""
     EMULATED = "emulated"
-    """The model cannot make native calls. A separate request let it decide which tools are needed."""
+    """A separate request let the model decide which tools are needed, because `emulation` is on."""
     UNKNOWN_DROPPED = "unknown_dropped"
     """An emulation decision names tools that do not exist. These names are ignored."""
     DECISIONS_DIFFER = "decisions_differ"
@@ -131,7 +131,8 @@ class Code(StrEnum):
     """A result exceeds `result_limit`. The model receives an excerpt and a note. The interface receives the whole
     result."""
     RESYNC = "resync"
-    """Some events after this reader's position are no longer stored, and the reader does not receive them."""
+    """Some events after this reader's position are no longer stored, and the reader does not receive them. Or the
+    position is after the last event of the run, and all its events follow."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool with this name was already registered. This code appears only in the log."""
 
@@ -165,7 +166,7 @@ def check_names(
 ) -> None:
     """Raise TypeError if `where`, a function or a class, was given a parameter that is not in `known`.
 
-    `homes` maps the name of a parameter of another object to the text that shows how to write it. `advice` is the end
+    `homes` has the parameters of other objects: each name, with the text that shows how to pass it. `advice` is the end
     of the message for a name that is similar to no known name.
     """
     for name in given:
@@ -260,7 +261,7 @@ _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 def checked(function: _Callable) -> _Callable:
     """Return `function` with the error messages of `Checked`. The arguments are checked only after a TypeError.
 
-    A function without keyword-only parameters, or that accepts any name, is returned unchanged.
+    A function is returned unchanged if it has no keyword-only parameters or accepts any name.
     """
     accepts_any = function.__code__.co_flags & _ACCEPTS_ANY_NAME
     if accepts_any or not function.__code__.co_kwonlyargcount:

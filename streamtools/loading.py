@@ -17,11 +17,11 @@ _ROOT = "streamtools"
 
 
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return functions `__getattr__` and `__dir__` that import the names of a package on first use.
+    """Return a `__getattr__` that imports the names of a package on first use, and a `__dir__` that lists them.
 
     `homes` maps each such name to its module, relative to the package. If a name equals its module, it stands for the
-    module itself. The error message for an unknown name shows how to import the name, or a similar name, from another
-    module.
+    module itself. The error message for an unknown name shows how to import the name or the most similar public name,
+    if there is one.
     """
     names = vars(import_module(package))
 
@@ -39,7 +39,10 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 
 
 def check_calls(names: dict[str, Any]) -> None:
-    """Replace the public functions among the `names` of a module by `checked` functions. Missing names get advice."""
+    """Replace the public functions among the `names` of a module by `checked` functions.
+
+    The error for a name that the module does not have shows how to import this name or a similar name.
+    """
     for name in names["__all__"]:
         if isinstance(names.get(name), FunctionType):
             names[name] = checked(names[name])
@@ -51,7 +54,10 @@ class _ImportAdvice:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError if an import statement is the caller and `_import_of` returns advice."""
+        """Raise ModuleNotFoundError if `_import_of` returns advice for a module that is being imported.
+
+        A mere search for the module, such as `importlib.util.find_spec`, does not raise.
+        """
         package, _, last = name.rpartition(".")
         is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
         if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last, package)):

@@ -88,7 +88,7 @@ class ModelDecision(NamedTuple):
 
 
 # The decision request offers no native tools. Providers refuse native calls in the history of a request without tools,
-# so calls and results become plain text. The results are not omitted, because the model would call the tools again. The
+# so calls and results become plain text. The results are kept: without them, the model would call the tools again. The
 # model's default options are unknown here. So each unwanted option gets the value None, which removes it from the body.
 
 
@@ -128,10 +128,11 @@ _NESTING = ("options", "generationConfig")  # the objects in which Ollama and Ge
 
 
 def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
-    """Return the decision request for the normal request `ask`, without the tool and answer options of `ask`.
+    """Return the decision request for `ask`, a request that offers all tools.
 
-    `quote_system` says whether the decision request quotes the application's system prompt. `options` are merged into
-    the options of `ask`, and replace options with the same names.
+    The tool and answer options of `ask` are left out. `quote_system` says whether the decision request quotes the
+    application's system prompt. `options` are merged into the options of `ask`, and replace options with the same
+    names.
     """
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
@@ -170,7 +171,7 @@ def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return kept
 
 
-# Statuses that never mean that the model does not support tools.
+# Statuses with another cause than missing support for tools.
 _UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)
 # "tools", "tool_choice", "tool calling", "function calls"
 _TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"

@@ -69,7 +69,9 @@ class ClientRequest(NamedTuple):
     body: Body
     """The body that the client sent."""
     dropped: tuple[str, ...] = ()
-    """The names of options in the body that are ignored, because chat completions have no such options."""
+    """The names of ignored options for which the gateway logs a warning, because they may change the answer.
+
+    Chat completions have no such options. Some others, such as `max_tool_calls`, are ignored without a warning."""
 
 
 def read_body(content: bytes) -> Body:
@@ -145,7 +147,7 @@ _RESPONSES_FIELDS = {
 }  # fmt: skip
 """Fields of Responses that are not sent to the upstream unchanged.
 
-They are converted, refused, or have no effect in a gateway. All other fields are sent unchanged."""
+They are converted, refused, or have no effect in a gateway. `_passed_options` selects from the other fields."""
 
 
 def _read_responses(body: Body) -> ClientRequest:

@@ -1,4 +1,4 @@
-"""Defines `Settings`, the base class of `Rewrite`, and `FallbackUpstream`. Sans-IO."""
+"""Defines `FallbackUpstream`, and `Settings`, the base class of `Rewrite`. Sans-IO."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 A message is a list of parts, in order. A part `step-start` starts a step. The texts, reasoning and tool parts of a step
 are one turn of the model. A tool part holds a call and its result.
 
-All content comes from a client and is not trusted. An approval in a message is ignored, because decisions are checked
-against the suspension that the server stores. Calls that the provider executed are also ignored. Data, sources and
-files in assistant messages are for the interface, so they are ignored, too.
+All content comes from a client and is not trusted. An approval in a message decides nothing, because decisions are
+checked against the suspension that the server stores. The result of a denied call contains the reason in its approval.
+Calls that the provider executed are ignored. Data, sources and files in assistant messages are for the interface, so
+they are ignored, too.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-messages`, `convert-to-model-messages`).
 """

@@ -27,7 +27,7 @@ _MEMBERS = ("cache_control", "transformations", "context", "citations")  # addit
 
 
 def changes_settings(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a system message changes tools or settings of later messages. The message is kept unchanged."""
+    """Return whether a system message changes tools or settings of later messages. Callers keep it unchanged."""
     return "output_config" in message or any(part.get("type") in ("tool_addition", "tool_removal") for part in parts)
 
 
@@ -155,7 +155,7 @@ def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
 def _thought(thought: Thought) -> list[dict[str, Any]]:
     if thought.extra and "reasoningContent" in thought.extra.data:  # reasoning in Converse's format needs no signature
         return [dict(thought.extra.data)]
-    if not thought.signature or thought.id:  # the reasoning is from a different provider
+    if not thought.signature or thought.id:  # the reasoning has no signature, or is from a different provider
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]

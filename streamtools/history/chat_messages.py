@@ -6,8 +6,9 @@ Each message has a role. An assistant message has separate fields for its text a
   depends on the server.
 - Ollama: arguments are objects. A result contains the name of its tool. Images are in a separate field. The reasoning
   is in the field `thinking`.
-- Cohere (version 2): like OpenAI, except for the reasoning. In a message with calls, the reasoning is in the field
-  `tool_plan`. In any other message, it is a part of the content. Reasoning of other providers is not sent to Cohere.
+- Cohere (version 2): like OpenAI, except for the reasoning, citations, and documents in results. In a message with
+  calls, the reasoning is in the field `tool_plan`. In any other message, it is a part of the content. Reasoning of
+  other providers is not sent to Cohere.
 
 The functions that write messages expect a history in which each turn is followed by its results, and in which the
 results of calls in text are user messages.
@@ -81,8 +82,8 @@ def _read_call(call: object, turn: TurnDraft) -> None:
 def read_content_part(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:
     """Add a part of assistant content if it has a type that chat messages use. Returns False for any other part.
 
-    If the format of the turn is unknown, a text with additional fields sets it: to "openai" if only OpenAI uses one of
-    the fields, else to `default_format`.
+    If the format of the turn is unknown, a text (except `output_text`) with additional fields sets it: to "openai" if
+    one of the fields is known only to OpenAI, else to `default_format`.
     """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):

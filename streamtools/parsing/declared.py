@@ -34,13 +34,16 @@ class Schema:
     """The JSON schema of a tool's arguments, or of one value in them. It knows the types that a value may have."""
 
     def __init__(self, schema: object, root: object = None, given: Mapping[str, str] = _NOTHING) -> None:
-        """`given` maps each member that was read to its JSON. Alternatives that do not allow these are excluded."""
+        """`given` has the JSON of each member that was read, by name.
+
+        Alternatives that do not allow these members are excluded.
+        """
         self._schema, self._given = schema, given
         self._root = schema if root is None else root
         self._schemas = list(_alternatives(schema, self._root, _DEPTH, given))
 
     def narrowed(self, name: str, text: str) -> Schema:
-        """Return the schema without the alternatives that do not allow the JSON `text` for the property `name`."""
+        """Return the schema with only the alternatives that allow the JSON `text` for the property `name`."""
         return Schema(self._schema, self._root, {**self._given, name: text})
 
     @cached_property

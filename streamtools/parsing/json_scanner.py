@@ -14,7 +14,7 @@ reads the call from the decoded JSON. For a call in three pieces, the scanner fi
     guments": {"a": [1            PIECE '{"a": [1'; then it reads arguments (RAW)
     , 2]}}                        PIECE ', 2]}', END 43; the value is complete (ENDED)
 
-Most text is inside a string, or deep in the arguments. There are three ways to read text, from the fastest on:
+Most text is inside a string, or deep in the arguments. There are three ways to read text, the fastest first:
 
 - `find_change` finds nothing, so the text only continues a string. The parser does not call the scanner.
 - `pass_over` matches the whole text with one regular expression, deep in the value or inside a string with escapes.
@@ -94,9 +94,12 @@ whole_text_from_string = re.compile(rf'[^"\\\n]*"{_FROM_OUTSIDE}').match
 whole_text_from_outside = re.compile(_FROM_OUTSIDE).match
 
 plain_tokens = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
-"""Matches strings, numbers, literals and separators. It stops before a bracket, an incomplete string or word."""
+"""Matches separators, numbers, literals, and strings without escapes and line feeds.
 
-# Matches the content of a string up to the first incomplete escape or surrogate pair at the end of the text. An invalid
+It stops before anything else, and before a word at the end of the text.
+"""
+
+# Matches the content of a string, but not an escape or a surrogate pair that the end of the text cuts. An invalid
 # escape is treated as complete.
 whole_escapes = matcher(
     r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
@@ -205,8 +208,9 @@ class JsonScanner:
     def pass_over(self, text: str, place: int) -> bool:
         """Fast path for `scan`: read all of `text`, which begins at the position `place`.
 
-        The text is read if it only continues a string, or if it holds only strings, numbers and separators at a depth
-        greater than `outer`. Otherwise returns False, and reads nothing.
+        The text is read if it only continues a string and has escapes. At a depth greater than `outer`, it is also read
+        if it holds only numbers, separators, and strings without escapes and line feeds. Otherwise returns False, and
+        reads nothing. Text that continues a string without escapes is the task of `find_change`.
         """
         if self.in_string and (self.escaped or "\\" in text):
             return self._pass_over_escapes(text)

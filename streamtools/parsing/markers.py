@@ -71,8 +71,8 @@ class Header:
     `characters` is the class of the other characters, written as for `Some`. At most `most` of these characters
     stand in each of these places. A line feed may precede each token.
 
-    A header extends to the first text that cannot belong to it. If the regular expression `without` matches in this
-    text, the text is no header.
+    A header ends before the first text that cannot belong to it. If the regular expression `without` matches at a
+    position in the header or at its end, the text is no header.
     """
 
     characters: str
@@ -347,7 +347,7 @@ def _partial_group(sequences: list[tuple[Part, ...]]) -> str:
         rests = [rest if rest[0] else rest[1:] for rest in rests]
     else:
         rests = [rest[1:] for rest in sequences]
-    # A part that follows the shared part, and before which the shared part must backtrack. None if there is none.
+    # The first part after the shared part for which the shared part must backtrack. None if there is none.
     following = next((rest[0] for rest in rests if rest and complete(shared, rest[0]) != complete(shared)), None)
     return _followed(shared, following, f"(?:{any_partial(rests)})")
 
@@ -450,7 +450,7 @@ class Markers(Generic[T]):
         # `_groups` maps the next HEAD characters of the text, or fewer at its end, to the group of markers that may
         # begin with them. A group is created on first use, and only if its key is in `_beginnings`, the beginnings of
         # all heads. `_short_groups` is used for other text. It maps each head with fewer than HEAD characters to the
-        # group of markers that begin with this head, or with a beginning of it.
+        # group of markers whose head is this head, or a beginning of it.
         self._entries = [(marker.head, (marker, meaning)) for marker, meaning in entries]
         heads = {head for head, _ in self._entries}
         self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
@@ -569,7 +569,7 @@ class Group(Generic[T]):
         while shorter is not None:
             found, end = shorter, shorter.end() - 1
             shorter = whole(text, at, end) if ends(text, at + before_last, end) else None
-        # At the end of the stream, more markers are complete: no longer literal and no line feed can arrive.
+        # At the end of the stream, more markers are complete: neither a longer literal nor a line feed can arrive.
         if found is None and ended and begun(text, at) is not None:
             found = self._compile(complete)(text, at)
         if found is None:

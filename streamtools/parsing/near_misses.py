@@ -1,12 +1,12 @@
 """Near misses: text that looks like a call but is not. They are reported, so that users can measure model errors.
 
 A near miss is visible text, and is shown immediately. Its warning follows directly after the character that completes
-it. So no text is delayed. A near miss can begin only where the search for markers stops. Near misses have these forms.
-Each form is a pattern of limited length:
+it. So no text is delayed. The search for markers halts at each character with which a marker or a near miss may begin.
+A near miss begins only there. Near misses have these forms. Each form is a pattern of limited length:
 
 - a marker in code or a quote, where markers do not begin calls,
 - a wrong variant of a marker that the dialect lists,
-- JSON that names a declared tool but has no marker, in a place where the dialect `raw_json` reads no call.
+- JSON that names a declared tool but has no marker, unless a dialect such as `raw_json` is enabled.
 
 A near miss does not depend on the text after it. If near misses overlap, only the first complete one is reported. The
 limit of calls in a turn is also the limit of reported near misses.
@@ -86,7 +86,7 @@ class NearMissCandidates:
         self.clear()
 
     def clear(self) -> None:
-        """Drop all candidates and reports, because text that is not visible follows."""
+        """Drop all candidates and reports."""
         self._reports: list[tuple[int, str, str]] = []
         self._drop()
         self.open = False  # whether there is a candidate or a report

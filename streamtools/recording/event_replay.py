@@ -101,8 +101,8 @@ def replay(
     replays a whole conversation.
 
     `speed` is 0 for no waiting and 1 for the recorded timing. `cut` splits the bytes into other chunks. `reset_after`,
-    `cut_after` and `stall_after` inject faults. `streamtools.recording.Playback` describes these options. All other
-    options are passed to `ToolStream`.
+    `cut_after` and `stall_after` inject faults. `read_timeout` limits each wait for data.
+    `streamtools.recording.Playback` describes these options. All other options are passed to `ToolStream`.
 
     Raises RecordingError if the file is not a recording or is incomplete, or if it holds several exchanges and
     `exchange` is None.

@@ -86,10 +86,15 @@ _CARD_NETWORKS = re.compile(
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
-# The first part of a host, and the point or `@` after it. They exclude `// comment` and LaTeX's `\\`.
+# The first part of a host, and the point or `@` after it. Because this character is required, `// comment` and LaTeX's
+# `\\` do not match.
 _LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"
-# Finds the beginning of a URL: `https://`, `https:host.` with its point, `www.`, `//` after a quote, `(`, `=` or `<`,
-# or `//host.` at the start or after white space, `:` or `;`.
+# Finds the beginning of a URL, in one of these forms:
+# - `https://`, also with `http`, `ftp`, `ws` or `wss`
+# - `https:host.` or `https:/host.`, also with `http`
+# - `www.`
+# - `//` directly after one of `"`, `'`, `(`, `=` and `<`
+# - `//host.`, or `//` and a digit, at the start or after white space, `:` or `;`
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
     rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
@@ -133,7 +138,7 @@ def credit_card(action: Action = "replace", *, by: Replacement = "[card]") -> Ru
 
 
 def keys(action: Action = "replace", *, by: Replacement = "[key]") -> Rule:
-    """Return a rule for API keys of known formats. `streamtools.recording` redacts keys of the same formats."""
+    """Return a rule for API keys of known formats. `streamtools.recording` redacts them, except SendGrid's."""
     groups: dict[str, list[str]] = {}  # maps the pattern of the text after a prefix to the prefixes
     for characters, minimum, prefixes in FORMATS:
         maximum = LONGEST if "_" in characters else LONGEST // 4

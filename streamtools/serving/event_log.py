@@ -47,7 +47,7 @@ def split_key(key: str) -> tuple[str, str]:
 def resync(seq: int) -> Warning:
     """Return the warning that replaces missing events. `seq` is the seq of the last missing event.
 
-    If a reader asked for events that do not exist yet, no event is missing, and `seq` is 0.
+    `seq` is 0 if no event is missing: the reader asked for events that do not exist yet.
     """
     lost = "The events before the next one are no longer available."
     return Warning(Code.RESYNC, lost if seq else "The run has no such events. All its events follow.", seq=seq)
@@ -83,11 +83,11 @@ class EventLog(ReadableLog, Protocol):
 class MemoryEventLog(Checked):
     """An event log in the memory of this process. Only one event loop may use it.
 
-    For each run it keeps at most `max_events` events with a total size of at most `max_bytes` bytes (None: no limit).
-    When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
-    event is kept even if it is larger. The size of an event is 64 bytes plus the size of its text in memory. For an
-    event without text, the size of its JSON is used. A run is kept until `Runs` calls `forget`. Raises ValueError for a
-    limit that is out of range.
+    For each run it keeps at most `max_events` events with a total size of at most `max_bytes` bytes. With
+    `max_bytes=None`, the size has no limit. When a run exceeds a limit, the log drops its oldest events until the run
+    is an eighth below the limit. The last event is kept even if it alone exceeds the limit. The size of an event is 64
+    bytes plus the size of its text in memory. For an event without text, the size of its JSON is used. A run is kept
+    until `Runs` calls `forget`. Raises ValueError for a number that is out of range.
     """
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
@@ -104,7 +104,7 @@ class MemoryEventLog(Checked):
     async def append(self, key: str, event: UIEvent, /) -> int:
         """Store an event if its `seq` is above the last `seq` of the run. Returns the `seq` of the event.
 
-        Raises ValueError for an event without a `seq`.
+        Raises ValueError if the first event of a run has no `seq`. A later event without a `seq` is not stored.
         """
         self.add(key, event)
         return event.seq

@@ -1,4 +1,4 @@
-"""The state of a run that this process drives (executes). The events of the run are stored on a Redis server.
+"""The state of a run whose lease this process holds. The events of the run are stored on a Redis server.
 
 Written events are kept in memory for five more seconds. If the Redis server restarts and loses some of these events,
 they are written again.
@@ -23,10 +23,11 @@ _MAX_PENDING_BYTES = 1 << 24
 
 
 class LeasedRun:
-    """The state of one run that this process drives: its lease, and the events that must still be written.
+    """The state of one run whose lease this process holds: the lease, and the events that must still be written.
 
     `owner` is the user to whom the run belongs. `epoch` starts at 1. It grows by 1 whenever a process claims the run:
-    to take it over from a crashed process, or to continue it after the server has lost events.
+    to take it over from a process that has crashed or handed it over, or to continue it after the server has lost
+    events.
     """
 
     def __init__(self, key: str, run_id: str, owner: str, epoch: int, process_id: str, meta_key: str) -> None:
@@ -44,11 +45,14 @@ class LeasedRun:
         self.keep = 0.0
         """The seconds for which a run with questions is kept, after its end."""
         self.finished = anyio.Event()
-        """Set when the end of the run is written, or when another process has taken the run over."""
+        """Set when the end of the run is written, or when this process has given up the run."""
         self.ended_at: float | None = None
         """The time at which the server confirmed the end of the run; None before that."""
         self.is_fenced = False
-        """True after another process has taken the run over. Nothing more is written then."""
+        """True after this process has given up the run. Nothing more is written then.
+
+        It has handed the run over, or another process has taken it over, deleted it or ended it.
+        """
         self.logs_first = False
         """True if the log must have all events of a call before its tool starts, so that the run can be continued."""
         self.is_released = False
@@ -67,7 +71,7 @@ class LeasedRun:
         The run is then not treated as abandoned.
         """
         self.lease_until = 0.0
-        """Time on the clock of the event loop until which this process is certain to hold the lease."""
+        """This process is certain to hold the lease until this time, on the clock of the event loop."""
         self.renew: Callable[[], Awaitable[object]]
         """Renews the leases of all runs of this process.
 
@@ -189,7 +193,7 @@ class LeasedRun:
         self.may_have_gap = first > last + 1
 
     def fence(self) -> None:
-        """Record that another process has taken the run over. Drops the pending events and stops the run here."""
+        """Record that this process has given up the run. Drops the pending events and stops the run here."""
         self.is_fenced = True
         observing.report("fenced_appends")
         self._pending.clear()

@@ -1,8 +1,8 @@
 """Announces the shutdown of a server to its responses: no new answer starts, and running answers have time to finish.
 
-At a shutdown, a server waits until all responses have ended. A streamed response may take minutes. ASGI does not notify
-the responses of the shutdown: the shutdown event of the lifespan is sent only after all responses have ended. So this
-module handles the signals itself, and then calls the previous handler of the signal.
+At a shutdown, a server waits until all responses have ended. A streamed response may take minutes. ASGI does not tell
+the responses that the server shuts down: the shutdown event of the lifespan is sent only after all responses have
+ended. So this module handles the signals itself, and then calls the previous handler of the signal.
 """
 
 from __future__ import annotations

@@ -73,7 +73,10 @@ def anthropic(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def gemini(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of `streamGenerateContent?alt=sse` of Gemini or Vertex, or of the Interactions API."""
+    """Return the source events of Gemini: of `streamGenerateContent?alt=sse` or of the Interactions API.
+
+    `streamGenerateContent` of Vertex has the same format.
+    """
     return Source(response, ADAPTERS["gemini"](limits))
 
 
@@ -127,8 +130,9 @@ def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
 def finished_response(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a response that was not streamed, as a dict or an object of an SDK.
 
-    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, or the message in such a
-    response. Raises `UnreadableSource` for anything else.
+    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama. It may also be a message
+    from such a response, a call, a list of content blocks or calls, a text, or None. Any other dict is read as a chat
+    message. Raises `UnreadableSource` for a value of any other type.
     """
     return events(finished(response, limits))
 

@@ -40,9 +40,9 @@ from streamtools.sources.provider_terms import read_fault, url_of
 log = Logger(__name__)
 
 MAX_BODY = 1024 * 1024
-"""The maximum number of bytes that are read from the body of an error response.
+"""When this many bytes of the body of an error response have been read, the rest is not read.
 
-If some providers cannot parse a call in the text of the model, they put the whole text into this body.
+Some providers put the whole text of the model into this body, if they cannot parse a call in it.
 """
 
 _MAX_HEAD = 64 * 1024  # the maximum number of bytes of white space before the first byte of a response

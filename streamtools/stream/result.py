@@ -65,10 +65,10 @@ class TurnResult:
         """Return the messages of the run, to add to the history: for each turn the model's message and its results.
 
         `format` selects the provider; `history.Format` lists the values. Each message is a dict for a request to this
-        provider. The type is `Any`, so that the messages fit the types of the SDKs. The results of calls in text form
-        one user message with one block for each call, in the dialect of the call.
-        `provider` is the recipient: data of a provider, such as signatures, is sent back only to the same provider.
-        `send_reasoning` selects the turns whose reasoning is sent back in chat completions; see `write_messages`.
+        provider. The type is `Any`, so that the messages fit the types of the SDKs. The results of calls in text are
+        joined into one user message. It has one block for each call, in the dialect of the call. `provider` is the
+        recipient: data of a provider, such as signatures, is sent back only to the same provider. `send_reasoning`
+        selects the turns whose reasoning is sent back in chat completions; see `write_messages`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
         that it was cancelled. With False, the caller must add the results of the last turn. None, the default, means

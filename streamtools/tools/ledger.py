@@ -1,8 +1,8 @@
 """Prevents a call from running twice. A ledger records each call before its tool starts and after it has ended.
 
-A process can die after a tool's side effect and before its result is recorded. The next process then reads the ledger.
-There it finds either the outcome of the call, or a call that started and whose outcome is unknown. `run_once` uses a
-ledger so that no call runs twice. After an unknown outcome, only a call of an idempotent tool runs again.
+A process can die after a tool's side effect and before the result is in the history. The next process then reads the
+ledger. There it finds either the outcome of the call, or a call that started and whose outcome is unknown. `run_once`
+uses a ledger so that no call runs twice. After an unknown outcome, only a call of an idempotent tool runs again.
 
 The process that runs a call holds a lease on the call and renews that lease. A second request for the same call waits
 for the outcome. If the lease expires without an outcome, the outcome is unknown. Two calls are the same if they have
@@ -32,7 +32,7 @@ from streamtools.tools.results import ToolOutcome, write
 log = Logger(__name__)
 
 CLOCK_SLACK = 3600.0
-"""Seconds that an entry is kept after the last suspension that names its call has expired.
+"""How many seconds an entry is kept after the expiry of the last suspension that names its call.
 
 The clock of the approver may be slower than the clock of the ledger.
 """
@@ -61,10 +61,10 @@ NO_LEASE = Claim()
 class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call in a ledger.
 
-    `began` is when the call started. `ended` is when it ended, or None while it runs. Both are in seconds since 1970,
-    and so is `until`, the time before which the entry is not deleted. `lease_left` is how many seconds remain of the
-    holder's lease. `owner` is the user that the call belongs to. `outcome` is None while it is unknown. If `ended` is
-    set and `outcome` is None, the holder abandoned the call.
+    `began` is when the call started. `ended` is when it ended, or None if no end is recorded. Both are in seconds since
+    1970, and so is `until`, the time before which the entry is not deleted. `lease_left` is how many seconds remain of
+    the holder's lease. `owner` is the user that the call belongs to. `outcome` is None while it is unknown. If `ended`
+    is set and `outcome` is None, the holder abandoned the call, or the stored outcome cannot be read.
     """
 
     scope: str
@@ -198,7 +198,7 @@ class DrivenRun(Protocol):
     run_id: str
     epoch: int
     meta_key: str
-    """The key of the Redis hash with the field `token`, `"<epoch>:<process id>"`, of the driving process."""
+    """The key of a Redis hash. Its field `token` names the driving process: `"<epoch>:<process id>"`."""
 
     async def is_lost(self) -> bool:
         """Return whether another process is known to have taken over the run."""
@@ -209,7 +209,7 @@ DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None
 
 
 class OutcomeUnknown(ToolCallFailed):
-    """Raised for a call that started earlier and whose outcome is unknown."""
+    """Raised for a call that may have started earlier and whose outcome is unknown."""
 
     code = Code.OUTCOME_UNKNOWN
 
@@ -250,9 +250,10 @@ async def run_once(
     the task group that renews the lease.
 
     Raises `OutcomeUnknown` if the call may have started earlier, and its outcome is unknown. With `is_idempotent=True`,
-    such a call runs again instead. Raises `ToolTimeout` if another process runs the call and does not finish in time.
-    Raises `ToolFailed` if the call could not be recorded, or if its run was taken over. In all these cases, `work` has
-    not started. A failure to record the outcome is only logged. A later attempt then raises `OutcomeUnknown`.
+    a call whose entry has no outcome runs again instead. Raises `ToolTimeout` if another process runs the call and does
+    not finish in time. Raises `ToolFailed` if the call could not be recorded, or if its run was taken over. In all
+    these cases, `work` has not started. A failure to record the outcome is only logged. A later attempt then finds no
+    outcome.
     """
     driven = DRIVEN_RUN.get()
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED_EPOCH
@@ -337,8 +338,8 @@ async def _finish(ledger: CallLedger, scope: str, call: ToolCall, holder: str, o
 def read_entry(row: tuple[Any, ...], now: float) -> Entry:
     """Return the entry that a stored row describes at the time `now`.
 
-    Unreadable data never allows a call to run. An outcome that cannot be read counts as unknown, and a lease that
-    cannot be read counts as expired.
+    Unreadable data never allows a call to run, except a call of an idempotent tool. An outcome that cannot be read
+    counts as unknown, and a lease that cannot be read counts as expired.
     """
     scope, key, owner, call, _, held, until, began, ended, outcome = row
     if ended is None and outcome is not None:

@@ -19,12 +19,17 @@ from streamtools.errors import described
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
 
-_MAX_CONNECTIONS = 16  # the limit of concurrent commands, which need one connection each; `connection` is not limited
+# The limit of concurrent calls of `execute`: each needs a connection. The method `connection` has no limit.
+_MAX_CONNECTIONS = 16
 _TIMEOUT_S = 5.0
 
 
 def check_url(server: object) -> None:
-    """Raise ValueError for a text that is not the URL of a Redis server, and TypeError for another kind of object."""
+    """Check the URL or the client of a Redis server.
+
+    Raises ValueError for a text that is not such a URL, and TypeError for an object that is neither a text nor a Redis
+    client.
+    """
     if not isinstance(server, str | RedisClient) and not hasattr(server, "connection_pool"):
         raise TypeError(f"Expected the URL of a Redis server or a redis.asyncio.Redis, got {described(server)}.")
     if isinstance(server, str) and not server.startswith(("redis://", "rediss://", "unix://")):
@@ -96,7 +101,7 @@ class RedisClient:
             await connection.disconnect(nowait=True)
 
     async def close(self) -> None:
-        """Close the idle connections. From now on, each other connection is closed after its command."""
+        """Close the idle connections. From now on, a connection in use is closed after its command."""
         self._closed = True
         await self._close_idle()
 

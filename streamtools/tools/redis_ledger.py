@@ -1,8 +1,8 @@
-"""Implements a call ledger in Redis or Valkey, which processes on several machines can share.
+"""Implements a call ledger in Redis or Valkey. Processes on several machines can share it.
 
-Each operation runs a Lua script. While a script runs, no other client can change data. If a `RedisStore` drives the run
-of a call, the script that records the call also checks that this process still drives the run. Times are stored with 17
-digits, because Lua would round them by default.
+Each operation runs a Lua script. While a script runs, no other client can change data. If a `RedisStore` on the same
+server drives the run of a call, the script that records the call also checks that this process still drives the run.
+Times are stored with 17 digits, because Lua would round them by default.
 """
 
 from __future__ import annotations

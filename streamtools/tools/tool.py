@@ -66,7 +66,7 @@ class ToolOptions(TypedDict, total=False):
     sequential: bool
     """Whether the tool must run alone, while no other tool runs. Default: False."""
     neutralize: bool
-    """Whether results that are sent to the model as user messages are neutralized: text that looks like a call is
+    """Whether a result is neutralized if it is sent to the model as a user message: text that looks like a call is
     changed. If the model repeats such a result, no call is then parsed from it. Default: True."""
     requires_approval: RequiresApproval
     """Whether each call needs approval, or a function that returns this for the arguments of a call. The function may

@@ -49,7 +49,7 @@ class RecordedAnswers(Answerer):
     """Plays the recordings in `files`, or the recordings of the package.
 
     Only calls in the recordings of the package are executed. The model's recorded answer to their results then follows,
-    ten times as fast. The answer to any other question explains that the page has no recording of it.
+    ten times as fast. For a question that is not in a recording, the answer says that there is no recorded answer.
     """
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
@@ -132,7 +132,7 @@ class ModelAnswerer(Answerer):
 
 
 class _RecordingClient:
-    """An HTTP client that adds its requests and responses to one recording, up to `MAX_RECORDING_BYTES`."""
+    """An HTTP client that adds its requests and responses to one recording, until it has `MAX_RECORDING_BYTES`."""
 
     def __init__(self, path: Path, source: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Creates the model client and the tools from the options of `streamtools serve`."""
+"""Creates the model client of `streamtools serve`, and imports the tools that `serve` and `replay` use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is a local server; botocore finds
 
 
 def make_client(args: Namespace, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
-    """Create a client for the model of the options.
+    """Create a client for the model that the options name.
 
     Raises CommandError if a key is missing, and ValueError, ImportError or httpx.InvalidURL for other invalid options.
     """

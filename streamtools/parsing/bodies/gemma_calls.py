@@ -1,10 +1,10 @@
 """Reads calls in the notation of the Gemma models: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`.
 
-Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write a quote
-in a string as this mark. So a mark ends the string only if structure follows: the next member or the end of the call,
-maybe after closing brackets. If a string contains quotes, the brackets in the string must also be balanced. A call
-whose strings are ambiguous is an error. A mark outside of a call shows that an earlier string ended too early. So it
-turns the earlier calls of the turn into errors.
+Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write this
+mark in place of a quote inside a string. So a mark ends the string only if structure follows: the next member or the
+end of the call, maybe after closing brackets. If a string contains quotes, the brackets in the string must also be
+balanced. A call whose strings are ambiguous is an error. A mark outside of a call shows that an earlier string ended
+too early. So it turns the earlier calls of the turn into errors.
 
 The models also omit a comma or the first mark of a string, and use other quotes and separators. The name of a
 tool may have a namespace, such as `default_api:get_weather`.
@@ -36,7 +36,7 @@ _head = Word(r"""^{}()\[\]<>"'`\r\n""", 256)
 _split_head = re.compile(r"(?:call(?=[\s:=]|\Z))?[\s:=]*(.*?)[\s:=]*").fullmatch
 _key = Word(r"""^\x00-\x1f\\,:=\[\]{}<""", 256)
 _unquoted_key = re.compile(r"""(["']?)([^"']+)\1""").fullmatch
-_LONGEST_BARE = 4096  # the maximum number of characters of a value without quotes
+_LONGEST_BARE = 4096  # a value without quotes must be shorter than this number of characters
 _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
 _SEPARATOR = Pattern(SPACES, OneOf((":", "=", ":=", "=>")))
 _CLOSERS = {"{": "}", "[": "]"}
@@ -153,8 +153,10 @@ class _Arguments:
         self._notation, self._span, self._bare = notation, span, bare
         self._stack: list[_Container] = []
         self._after_value = False
-        self._loose = False  # whether the call has a string without marks
-        self._odd = 0  # how many strings have an odd number of quotes: their end may be wrong
+        self._loose = False  # whether the call has a string without marks and without quotes
+        # The number of strings with an odd number of quotes, whose end may be wrong. A string counts twice if one of
+        # its quotes follows a comma.
+        self._odd = 0
         self._begun = 0  # how many strings lack their first mark
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
@@ -319,7 +321,8 @@ class _Arguments:
             in_quotes = member.lstrip(", \t\r\n")[0] in _QUOTES
             expected = container.key_in_quotes if in_quotes else declared
             return not self._quotes or (balanced and expected)
-        spaced = not self._quotes and following > span.at  # white space follows, without a comma
+        # White space or a closing bracket follows, without a comma.
+        spaced = not self._quotes and following > span.at
         return (spaced and declared) or ((spaced or key in known) and self._reject())
 
     def _reject(self) -> bool:

@@ -1,6 +1,6 @@
 """Reads calls that are JSON: `{"name": ..., "arguments": {...}}`, one or several, or an array of them.
 
-With a closing tag, white space and more JSON values may stand before the tag. If the JSON is malformed, or if other
+If there is a closing tag, white space and more JSON values may stand before it. If the JSON is malformed, or if other
 text follows it, the span still ends at the tag. It also ends before a line that begins with the opening tag, so that a
 valid call after a malformed one is read. No JSON string contains such a line, because JSON strings have no line feeds.
 If only the closing tag of a call is missing, and another call begins or the message ends, the call is valid.

@@ -2,9 +2,10 @@
 
 In formats that write arguments as plain text, such as XML tags, only the schema tells whether `1` is a number. A string
 is converted while it arrives. A value of another type is buffered until its type is certain. A value that has none of
-the types in the schema becomes a string, and the validation of the tool's arguments reports the error to the model. Two
-kinds of values make the call an error: a malformed container if no string is allowed, and a value that contradicts a
-mark such as `type="number"`. Without a mark, every value of an unknown tool or parameter is a string.
+the types in the schema becomes a string, and the validation of the tool's arguments reports the error to the model.
+Three kinds of values make the call an error. If no string is allowed, these are a malformed container and one that
+nests too deep. The third is a value that contradicts a mark such as `type="number"`. Without a mark, every value of an
+unknown tool or parameter is a string.
 
 Objects and arrays may be written in the syntax of Python or JSON. They are converted while they arrive, unless the
 schema also allows a string. If their quotes are escaped, as inside a JSON string, the quotes are unescaped first.
@@ -39,7 +40,10 @@ _SPACE = " \t\r\n"
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
 
 _first_in_container = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
-"""Matches the brackets at the beginning of a container. Group 1 is the first character inside it."""
+"""Matches the brackets at the beginning of a container. Group 1 is the first character inside it.
+
+If this character is escaped, the group includes its back-slash.
+"""
 # Matches text without an incomplete escape at its end.
 _whole_escapes = matcher(r"(?:[^\\]++|\\.)*+")
 _escape_in = re.compile(r"\\(.)", re.DOTALL).sub
@@ -62,7 +66,7 @@ class Value:
         self._span, self._schema = span, schema
         allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING
         if types is None and "string" not in allowed:
-            allowed |= {"null"}  # a value "null" would not match the schema as a string either
+            allowed |= {"null"}  # read as a string, the value `null` would violate the schema, too
         self._types = allowed
         self._falls_back_to_string = "string" in allowed or types is None
         self._buffer: list[str] = []
@@ -188,8 +192,8 @@ def _drop(text: str) -> None:
 def _brackets(types: Types) -> str:
     """Return the characters with which a container of these types begins.
 
-    If a container but no string is allowed, `[` and `{` are returned, because a container of the wrong kind is also
-    read. For a value that the dialect marks as JSON, the quote of a string is added.
+    If the types include a container and exclude strings, both `[` and `{` are returned, because a container of the
+    wrong kind is also read. For a value that the dialect marks as JSON, the quote of a string is added.
     """
     if "string" in types:
         return ("{" if "object" in types else "") + ("[" if "array" in types else "")
@@ -212,7 +216,8 @@ def _may_be_scalar(word: str, types: Types) -> bool:
 def read_scalar(word: str, types: Types) -> str | None:
     """Return the JSON of a number or a literal word. Returns None if `word` has none of `types`.
 
-    If `types` also allows a string, a number must have the syntax of JSON, and an integer must have no fraction.
+    If `types` also allows a string, a number must have the syntax of JSON, and an integer must have no fraction and no
+    exponent.
     """
     literal = _words(types).get(word)
     if literal is not None or not ("number" in types or "integer" in types):

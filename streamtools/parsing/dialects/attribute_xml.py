@@ -257,8 +257,8 @@ def _write_minimax_result(name: str, text: str) -> str:
 def _bare_openers(calls: Invocations, *inner: str, wrapped: bool = False, **fields: Any) -> tuple[Opener, ...]:
     """Return the openers of a call without a wrapper. `fields` are other fields of each opener.
 
-    One of `inner` must follow the tag, unless the tag ends with `/>`. Otherwise the text only mentions the tag. If a
-    sentence stands between the tag and `inner[0]`, the call is an error. With `wrapped`, the calls of the dialect
+    The text is a call if the tag ends with `/>`, or if one of `inner` follows it. If a sentence and then `inner[0]`
+    follow, it is a call with an error. Any other text only mentions the tag. With `wrapped`, the calls of the dialect
     usually have a wrapper, and a sentence may follow its opening tag.
     """
     named = ("name=", Some("^<>", 1, 160))

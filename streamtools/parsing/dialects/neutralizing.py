@@ -45,7 +45,7 @@ Each item has a pattern of the first character, and a pattern of the rest.
 """
 
 _BLOCK = 64 * 1024  # the number of characters that one call of `re` searches
-_OVERLAP = 4 * 1024  # this many characters after a block are also searched: a token may begin before them
+_OVERLAP = 4 * 1024  # this many characters after a block are also searched: a token of the block may end there
 _ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[\"'\\/nrt])"  # JSON and Python
     r"|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});"  # HTML

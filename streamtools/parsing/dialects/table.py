@@ -66,4 +66,7 @@ DIALECTS: Mapping[str, Dialect] = _LazyDialects()
 """Maps each id to its dialect."""
 
 TAUGHT_DIALECTS = ("hash_marker", "tilde_fence")
-"""The ids of the dialects that prompts teach by default. No chat template uses them."""
+"""The ids of the package's own dialects, which are made for prompts. No chat template uses them.
+
+With `teach="always"`, a chat enables both, and its prompt teaches the last one.
+"""

@@ -267,7 +267,10 @@ class _ReasoningFields:
         self._characters_left = limits.text
 
     def note(self, events: list[SourceEvent], *names: str) -> None:
-        """If the last event is reasoning, record in it the fields that held it. The next request uses these fields."""
+        """If the last event is reasoning, add the names of the message fields that held the reasoning to this event.
+
+        The next request uses these fields.
+        """
         new = dict.fromkeys(name for name in names if name not in self._reported)
         if new and events and isinstance(last := events[-1], ReasoningDelta):
             self._reported |= new
