@@ -459,7 +459,8 @@ class Runs(Checked, AsyncOnly):
         No new run starts any more. May be called from any task.
         """
         self._shutdown.begin()
-        await self._wait_for_runs()
+        for run in list(self._running.values()):
+            await run.wait_here()
 
     async def _stop_after_drain(self) -> None:
         """Stop all runs when the drain of the shutdown is over.
@@ -476,11 +477,6 @@ class Runs(Checked, AsyncOnly):
     def _stop_all(self) -> None:
         for run in self._running.values():
             run.cut()
-
-    async def _wait_for_runs(self) -> None:
-        """Wait until the running runs have ended."""
-        for run in list(self._running.values()):
-            await run.wait_here()
 
     def _may_start(self) -> bool:
         return not self._shutdown.begun and len(self._running) < self._max_running
