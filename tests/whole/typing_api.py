@@ -70,7 +70,8 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.runs import LostRun, RedisStore, Run
+from streamtools.outputs import asgi
+from streamtools.runs import LostRun, RedisStore, Run, Runs
 
 # Events: two closed unions.
 
@@ -277,3 +278,10 @@ def mix_tools() -> None:
     chat(conversation.ScriptedModel([]), [], tools=both)
     sent: list[dict[str, str]] = stream.result.messages("openai")
     assert sent == []
+
+
+async def respond(runs: Runs) -> asgi.EventStreamResponse:
+    """A run is started and sent with fewer messages."""
+    run = await runs.start(ToolStream(sources.text("Hi")), owner="ann")
+    assert_type(run, Run)
+    return asgi.event_stream_response(run, max_rate=30)
