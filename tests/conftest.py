@@ -9,6 +9,7 @@ summary at the end shows the processor time and the elapsed time of the tests.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -43,6 +44,11 @@ if sys.dont_write_bytecode:  # common in containers: every worker and command wo
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".cache" / "bytecode")
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
+
+# After a change of `sys.path`, coverage removes the modules imported since it began to look for its source packages. It
+# does so in its trace function, on any thread, and would remove a module that another thread is importing at that time.
+if "coverage.inorout" in sys.modules:
+    vars(sys.modules["coverage.inorout"])["sys_modules_saved"] = contextlib.nullcontext
 
 vars(re)["_MAXCACHE"] = 1 << 16  # the default of 512 patterns is too small for tests with all dialects
 
