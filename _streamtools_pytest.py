@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from streamtools.testing.fixture import Mode, RecordingFixture, RecordingSettings
+    from streamtools.testing.recording_fixture import Mode, RecordingFixture, RecordingSettings
 
 MODES = ("none", "once", "new", "rewrite")
 _MARKER = (
@@ -106,8 +106,8 @@ def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any])
 def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
     """Yield the recording of a test. After the test, save a new recording."""
     from streamtools.recording import Playback
-    from streamtools.testing.fixture import RecordingFixture
     from streamtools.testing.network import blocked
+    from streamtools.testing.recording_fixture import RecordingFixture
 
     item: pytest.Item = request.node
     recorded_paths = item.config.stash.setdefault(_RECORDED_PATHS, set())
@@ -147,7 +147,7 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
     The name is None if no marker sets one.
     """
     from streamtools.recording.playback import PLAYBACK_OPTIONS
-    from streamtools.testing.fixture import RecordingSettings
+    from streamtools.testing.recording_fixture import RecordingSettings
 
     name: str | Path | None = None
     chosen = dict(defaults)

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completion import CompletionEncoder
+from streamtools.outputs.model_api import CompletionEncoder
 from streamtools.outputs.sse import present, to_json
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completion import CompletionEncoder, custom_input
+from streamtools.outputs.model_api import CompletionEncoder, custom_input
 from streamtools.outputs.sse import DONE, encode_json, present, to_json
 
 

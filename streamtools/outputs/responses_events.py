@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.completion import CompletionEncoder, custom_input
+from streamtools.outputs.model_api import CompletionEncoder, custom_input
 from streamtools.outputs.sse import to_json
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}

@@ -34,7 +34,7 @@ from streamtools.parsing.markers import Header, LineEnd, Maybe, OneOf, Pattern
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from streamtools.testing.material import Document, Parts
+    from streamtools.testing.random_texts import Document, Parts
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
@@ -271,16 +271,16 @@ def assert_laws(
     __tracebackhide__ = True
     import hypothesis
 
-    from streamtools.testing import material
+    from streamtools.testing import random_texts
 
     if (tools is None) is not (calls is None):
         raise ValueError("pass both `tools` and `calls`, or neither: `calls` must call the declared `tools`")
     (dialect,) = choose_dialects([dialect])
-    declared = material.TOOLS if tools is None else tools
+    declared = random_texts.TOOLS if tools is None else tools
     signatures = dict(Declared(declared).signatures(parameters=True))
-    inputs = material.Material(dialect, signatures, calls if calls is not None else material.usual_calls())
+    inputs = random_texts.Material(dialect, signatures, calls if calls is not None else random_texts.usual_calls())
     silent = [each.marker.search_pattern() for each in inputs.openers if each.kind == "result" or not each.announces]
-    check = _Laws(dialect, declared, material.markers(dialect, signatures), silent)
+    check = _Laws(dialect, declared, random_texts.markers(dialect, signatures), silent)
     settings = hypothesis.settings(
         max_examples=examples,
         derandomize=True,
@@ -296,7 +296,7 @@ def assert_laws(
         law = ""  # the law that is checked now; after the search, the law that the shortest text breaks
 
         @settings
-        @hypothesis.given(given, material.cuts)
+        @hypothesis.given(given, random_texts.cuts)
         def check_laws(text: Any, places: list[int]) -> None:
             nonlocal law
             for check_law in laws:

@@ -102,7 +102,7 @@ FAULTY = {
 
 
 @together(("header", "expected"), FAULTY)
-@together("dialects", [("harmony",), "auto"])
+@pytest.mark.parametrize("dialects", [("harmony",), pytest.param("auto", marks=pytest.mark.deep)])
 def test_a_faulty_header_of_a_call_is_read(header: str, expected: Brief, dialects: Any) -> None:
     message = header + '{"a":1}<|call|>'
     assert [expected] == read(message, dialects=dialects)

@@ -118,6 +118,7 @@ def _events(name: str) -> list[SourceEvent]:
     return read(lambda: sources.adapter(name.partition(",")[0]), *ENDED[name])
 
 
+@pytest.mark.deep
 def test_bytes_after_the_end_do_not_change_the_detected_format() -> None:
     """The format is that of the stream alone."""
     with cases() as case:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS, Dialect
-from streamtools.testing.material import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
+from streamtools.testing.random_texts import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN, WITHOUT_BRACES
 from tests.support.reference import begins_with, examples
 from tests.support.variants import KNOWN, VARIANTS

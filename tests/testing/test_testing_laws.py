@@ -177,7 +177,7 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "law"),
     [
-        (a_failed_candidate_is_late, "promptness: buffered, but not the beginning of a marker"),
+        (a_failed_candidate_is_late, "(promptness: buffered, but not the beginning of a marker|chunk invariance)"),
         (hide_pending_text, "promptness: neither shown nor buffered"),
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx  # noqa: F401  otherwise each run of pytester imports it again
 import pytest
 
-import streamtools.testing.fixture  # noqa: F401  see above
+import streamtools.testing.recording_fixture  # noqa: F401  see above
 from streamtools.recording import read_recordings, shipped
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider, serving

@@ -19,7 +19,7 @@ from streamtools.testing.laws import (
     cut,
     feed,
 )
-from streamtools.testing.material import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
+from streamtools.testing.random_texts import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
 from tests.families import MARKERS, MARKUP
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
 from tests.support.bounds import assert_within_limits, characters_handled, stored
