@@ -10,20 +10,24 @@ as the row of the floor shows. The hostile texts are slow in a parser that scans
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import texts
+from benchmarks import texts, wires
 from benchmarks.answers import BODIES, TOOLS, one_call
 from benchmarks.bench_parsing import LIMITS, Make, floor, machine, parsing
+from benchmarks.bench_pipeline import Bare, in_loop
+from benchmarks.bench_runs import read_run, read_stream
 from benchmarks.measure import Case, Growth, main, timed
-from streamtools import Limits, Parser, Tool, ToolRegistry, coalesce
-from streamtools.conversation import augment_system_prompt
+from streamtools import Limits, Parser, Tool, ToolRegistry, ToolStream, chat, coalesce, rules, sources
+from streamtools.conversation import ScriptedModel, augment_system_prompt
+from streamtools.events import Done
 from streamtools.history import read_messages, write_messages
 from streamtools.parsing import DIALECTS
+from streamtools.runs import Runs
 
 LINEAR = 1.03
 REQUEST = 1.05  # messages and tools are objects, and the cache holds only a small part of a large list
@@ -98,6 +102,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield _growth(section, "calls", lambda size: _repeat(rest, size), ends, partial(Parser, limits=Limits(calls=10**6)))
 
     yield from _requests((10, 20) if smoke else (100, 5_000), (1, 2) if smoke else (10, 1_000))
+    yield from _runs(smoke)
     for name, text in HOSTILE.items():
         yield _growth("hostile texts", name, text, ends, partial(Parser, call_deltas=True), target=NO_RESCAN)
 
@@ -144,6 +149,57 @@ def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growt
     yield Growth(section, "definitions of tools", defined, lambda: None, REQUEST)
     taught = {count: timed(partial(augment_system_prompt, None, tools)) for count, tools in registries.items()}
     yield Growth(section, "tools in a system prompt", taught, lambda: None, REQUEST)
+
+
+def _runs(smoke: bool) -> Iterator[Growth]:
+    """Yield the rows of runs. Their columns are nanoseconds for one step, character, rule, reader or run."""
+
+    def row(name: str, works: dict[int, Callable[[], Awaitable[None]]]) -> Growth:
+        return Growth("runs", name, {size: in_loop(work) for size, work in works.items()}, lambda: None, REQUEST)
+
+    def ends(small: int, large: int) -> tuple[int, int]:
+        return (small, small + 1) if smoke else (small, large)
+
+    answers = {
+        size: Bare(wires.openai(texts.cut(texts.prose(size)))) for size in ends(10_000, 1_000 if smoke else 10_000_000)
+    }
+    one_step = Bare(wires.openai(texts.cut(texts.prose(1_000))))
+    yield row("characters of an answer", {size: partial(read_stream, each) for size, each in answers.items()})
+    yield row("steps of a chat", {count: partial(_chat, count) for count in ends(1, 50)})
+    yield row("rules", {count: partial(_replace, count) for count in ends(1, 500)})
+    yield row("readers of a run", {count: partial(read_run, one_step, readers=count) for count in ends(1, 500)})
+    yield row("kept runs", {count: partial(_keep_runs, count) for count in ends(10, 5_000)})
+
+
+async def _chat(steps: int) -> None:
+    """Run a chat whose model calls a tool in each step but the last."""
+    calls = [DIALECTS["hash_marker"].write_call("forecast_0", {"city": f"{number}"}) for number in range(1, steps)]
+    model = ScriptedModel([*calls, "It is sunny."])
+    asked = [{"role": "user", "content": "Weather?"}]
+    async with chat(model, asked, tools=[_tool(0)], max_steps=steps) as events:
+        last = [event async for event in events][-1]
+    assert isinstance(last, Done), last
+    assert (last.reason, len(model.asks)) == ("finished", steps), last
+
+
+async def _replace(count: int) -> None:
+    """Compile rules that replace one word each, and apply them to a text."""
+    patterns = [rules.replace(f"word{number}x", "…") for number in range(count)]
+    parser = Parser(text_rules=patterns)
+    for delta in texts.cut(texts.prose(10_000)):
+        parser.feed(delta)
+    parser.close()
+
+
+async def _keep_runs(count: int) -> None:
+    """Run this number of runs one after the other, then find the first, and list all."""
+    async with Runs(max_kept=count) as runs:
+        for number in range(count):
+            chunks = Bare(wires.openai(["Hello!"]))
+            run = await runs.start(ToolStream(sources.openai(chunks)), owner="ann", conversation=str(number))
+            await run.wait()
+        first = await runs.latest("0", owner="ann")
+        assert [run, first] == [*await runs.list("ann", limit=count)][:: count - 1]
 
 
 def _chat_messages(size: int) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ telemetry.instrument()
 """
 
 try:
-    from streamtools.telemetry.spans import instrument, uninstrument
+    from streamtools.telemetry.spans_and_metrics import instrument, uninstrument
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "opentelemetry":
         raise

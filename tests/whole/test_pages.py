@@ -21,7 +21,7 @@ from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_W
 from streamtools.conversation.models.prefill import PREFILLS
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
-from streamtools.telemetry.spans import Instruments
+from streamtools.telemetry.spans_and_metrics import Instruments
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.readme import ROOT, Block, read_blocks
 from tests.support.serving import read_frames
