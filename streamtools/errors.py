@@ -13,7 +13,7 @@ from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache, wraps
 from types import CoroutineType, FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -282,11 +282,16 @@ class Checked:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
     It also raises TypeError if a keyword-only parameter is passed without its name. Public methods with keyword-only
-    parameters check their arguments in the same way.
+    parameters check their arguments in the same way. The constructor raises ValueError for a value that the annotation
+    `bool` or `Literal[…]` of its parameter does not allow.
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         _check_arguments(cls.__name__, cls.__init__, (cls, *given), named)
+        choices = _choices_of(cls.__init__)
+        for name, value in named.items():
+            if name in choices:
+                check_word(name, value, choices[name])
         return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -337,6 +342,27 @@ def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, l
     unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     named = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
     return None if Parameter.VAR_POSITIONAL in kinds else unnamed, unnamed + named, Parameter.VAR_KEYWORD in kinds
+
+
+@cache
+def _choices_of(function: Callable[..., object]) -> dict[str, list[object]]:
+    """Return the allowed values of each parameter whose annotation is `bool` or a `Literal`, or one of them or None.
+
+    In this package, annotations are texts, such as `"Literal['start', 'end'] | None"` or the name of an alias.
+    """
+    choices = dict[str, list[object]]()
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        kind, _, optional = str(annotation).partition(" | ")
+        alias, values = getattr(function, "__globals__", {}).get(kind), list[object]()
+        if kind == "bool":
+            values = [True, False]
+        elif kind.startswith("Literal["):
+            values += (each.strip("\"'") for each in kind[len("Literal[") : -1].split(", "))
+        elif get_origin(alias) is Literal:
+            values += get_args(alias)
+        if values and optional in ("", "None"):
+            choices[name] = [*values, None] if optional else values
+    return choices
 
 
 class AsyncOnly:

@@ -37,7 +37,7 @@ from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model
 from streamtools.conversation.reply import Replies, Reply
-from streamtools.errors import Checked, Code, check_word
+from streamtools.errors import Checked, Code, check_function
 from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
@@ -283,8 +283,7 @@ class Emulation(Checked):
     now: Callable[[], int] = time.time_ns
 
     def __post_init__(self) -> None:
-        check_word("mode", self.mode, ("off", "fallback", "force"))
-        check_word("keep_system", self.keep_system, ("drop", "quote"))
+        check_function("now", self.now)
 
 
 EMULATED = "tool calls emulated"

@@ -24,7 +24,7 @@ from streamtools.conversation.models.model import Ask, Model, check_model, origi
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Replies, Reply
 from streamtools.conversation.stored_response import StoredResponse
-from streamtools.errors import Checked, Code, check_word
+from streamtools.errors import Checked, Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
 from streamtools.logs import Logger
@@ -59,7 +59,6 @@ class Fallback(Checked):
     def __init__(
         self, first: Model, *others: Model, on_break: OnBreak = "continue", failures: int = 5, rest: float = 30.0
     ) -> None:
-        check_word("on_break", on_break, ("continue", "restart_step", "fail"))
         self.models = (first, *others)
         for model in self.models:
             check_model(model)

@@ -10,7 +10,7 @@ from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.errors import Checked, check_kind, check_word
+from streamtools.errors import Checked, check_kind, check_methods, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
@@ -35,7 +35,7 @@ class RequestOptions(Checked):
     """Whether a separate request asks the model which tools to call. This is for models that make no calls."""
 
     def __post_init__(self) -> None:
-        check_word("teach", self.teach, ("auto", "always", "never"))
+        check_methods("body", self.body, 'a dict, such as {"temperature": 0}', "keys")
         if not isinstance(self.emulation, Emulation):
             check_word("emulation", self.emulation, get_args(Mode))
         examples = () if isinstance(self.few_shot, bool) else self.few_shot

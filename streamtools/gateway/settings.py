@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover_rules import Circuits
 from streamtools.conversation.prompts import Example
-from streamtools.errors import Checked, check_word
+from streamtools.errors import Checked, check_kind, check_word
 from streamtools.gateway.http import Headers
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -55,7 +55,6 @@ class FallbackUpstream(Checked):
 
     def __post_init__(self) -> None:
         check_address("url", self.url, key=self.key)
-        check_word("prefill", self.prefill, get_args(PrefillServer))
 
     def headers(self, given: Iterable[tuple[str, str]]) -> Headers:
         """Return the headers for a request to this upstream: some of the client's headers, and this upstream's key."""
@@ -99,8 +98,9 @@ class Settings(Checked):
         modes = list(self.mode.values()) if isinstance(self.mode, Mapping) else [self.mode]
         for mode in modes:
             check_word("mode", mode, get_args(CallMode))
+        for fallback in self.fallbacks:
+            check_kind("each of `fallbacks`", fallback, FallbackUpstream)
         check_word("upstream", self.upstream, get_args(Upstream))
-        check_word("on_malformed", self.on_malformed, ("text", "error"))
         Options(text_rules=self.text_rules)  # raises ValueError for invalid rules
         # Raises ValueError for a dialect that cannot be taught. A model that matches no pattern has the mode "text".
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):

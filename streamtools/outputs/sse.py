@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from streamtools.errors import Checked, ClosedError, check_word
+from streamtools.errors import Checked, ClosedError
 from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent, join_deltas
 from streamtools.json_values import well_formed, write_json
 
@@ -137,7 +137,6 @@ class NativeEncoder(Checked):
     replaces = True
 
     def __init__(self, *, framing: Framing = "sse", exclude: Collection[str] = HIDDEN) -> None:
-        check_word("framing", framing, ("sse", "ndjson"))
         self.framing: Framing = framing
         self.is_sse = framing == "sse"
         self.excluded = frozenset(read_exclude(exclude))

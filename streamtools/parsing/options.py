@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
-from streamtools.errors import Checked, check_function, check_kind, check_word, described
+from streamtools.errors import Checked, check_function, check_kind, described
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_repair import load_library
 
@@ -60,8 +60,6 @@ class ParserOptions(Checked):
     """A function that returns a new call id. A deterministic function makes replays repeatable."""
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            check_word(name, getattr(self, name), allowed)
         check_kind("limits", self.limits, Limits)
         if self.new_id is not new_call_id:  # checking a function takes time
             check_function("new_id", self.new_id)
@@ -84,7 +82,6 @@ class Options(ParserOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_word("history", self.history, ("as_written", "as_shown"))
         if self.text_rules:
             _check_rules(self.text_rules)
 
@@ -95,15 +92,6 @@ def _check_rules(given: object) -> None:
     wrong = [rule for rule in given if not isinstance(rule, Rule)] if isinstance(given, Sequence) else [given]
     if wrong:
         raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {described(wrong[0])}")
-
-
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "reasoning": ("start", "anywhere", "off"),
-    "on_malformed": ("error", "text"),
-    "after_call": ("show", "hide", "stop"),
-    "in_code": ("text", "call", None),
-    "calls_at": ("start", "anywhere"),
-}
 
 
 class ParserKeywords(TypedDict, total=False):

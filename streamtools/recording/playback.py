@@ -47,7 +47,7 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
             return _by_frame(chunks)
         case "whole":
             cut = ()
-        case str():  # type: ignore[unreachable] # callers may not check types
+        case str() | float():  # type: ignore[unreachable] # callers may not check types
             raise ValueError(f"cut must be recorded, byte, frame, whole, a seed or offsets, got {cut!r}")
         case int():  # log-uniform sizes: small chunks find more faults, large chunks save time
             generator = random.Random(cut)  # noqa: S311 - not for security
@@ -123,6 +123,7 @@ class Playback(Checked):
     `ReplayTransport` then uses the timeout of the request."""
 
     def __post_init__(self) -> None:
+        recut((), self.cut)  # raises ValueError for a value that is not a `Cut`
         check_number("speed", self.speed, 0)
         check_number("read_timeout", self.read_timeout, optional=True)
         for name in _FAULTS:

@@ -92,7 +92,7 @@ class MemoryEventLog(Checked):
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
         for name, value in {"max_events": max_events, "max_bytes": max_bytes}.items():
-            check_number(name, value, 1, optional=True)
+            check_number(name, value, 1, optional=name == "max_bytes")
         self._max_events = max_events
         self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._runs: dict[str, _RunEvents] = {}

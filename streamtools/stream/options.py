@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from streamtools.calls import ToolChoice
-from streamtools.errors import Checked, check_kind, check_number, check_word
+from streamtools.errors import Checked, check_kind, check_number
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.stream.text_judge import TextJudge
@@ -38,7 +38,6 @@ class ApprovalOptions(Checked):
     """Maps call ids to decisions about the calls of the suspension in `resume`."""
 
     def __post_init__(self) -> None:
-        check_word("ask", self.ask, ("later", "now"))
         check_number("timeout", self.timeout, optional=True)
 
     @classmethod
@@ -69,7 +68,7 @@ class TextOptions(Checked):
     after the rules."""
 
     def __post_init__(self) -> None:
-        Options(text_rules=self.rules, history=self.history)
+        Options(text_rules=self.rules)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
 
@@ -82,6 +81,9 @@ class OutputOptions(Checked):
     _: KW_ONLY
     retries: int = 0
     """How often a chat asks the model again after an answer that does not have this type."""
+
+    def __post_init__(self) -> None:
+        check_number("retries", self.retries, 0, whole=True)
 
     @classmethod
     def of(cls, given: Any) -> OutputOptions:

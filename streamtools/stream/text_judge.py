@@ -24,7 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
-from streamtools.errors import Checked, check_function, check_number, check_word
+from streamtools.errors import Checked, check_function, check_number
 from streamtools.events import (
     Error,
     Matched,
@@ -95,7 +95,6 @@ class TextJudge(Checked):
             check_number("release, if it is not 'sentences',", self.release, 1, whole=True)
         check_number("wait", self.wait)
         check_number("timeout", self.timeout)
-        check_word("unanswered", self.unanswered, ("open", "closed"))
         check_number("at_once", self.at_once, 1)
         check_number("context", self.context, 0)
 

@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, Checked, Code, ToolCallFailed, ToolFailed, ToolTimeout
+from streamtools.errors import CallRefused, Checked, Code, ToolCallFailed, ToolFailed, ToolTimeout, check_number
 from streamtools.logs import Logger
 from streamtools.tools.results import ToolOutcome, write
 
@@ -164,9 +164,18 @@ class CallLedger(Protocol):
 
 
 class OwnerViews(Checked):
-    """Implements `CallLedger.of`. A view is a shallow copy of the ledger with the name of its owner."""
+    """Implements `CallLedger.of`. A view is a shallow copy of the ledger with the name of its owner.
+
+    Raises ValueError for a `lease` or a `keep`, in seconds, that is not a positive number.
+    """
 
     _owner = ""
+
+    def __init__(self, *, lease: float, keep: float) -> None:
+        check_number("lease", lease)
+        check_number("keep", keep)
+        self.lease = lease
+        self.keep = keep
 
     def of(self, owner: str) -> Self:
         """Return a view of this ledger for one user, the `owner`; see `CallLedger.of`."""

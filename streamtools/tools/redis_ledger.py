@@ -152,8 +152,7 @@ class RedisLedger(ledger.OwnerViews):
         clock: Callable[[], float] | None = None,
     ) -> None:
         check_url(url_or_client)
-        self.lease = lease
-        self.keep = keep
+        super().__init__(lease=lease, keep=keep)
         self._url_or_client = url_or_client
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"

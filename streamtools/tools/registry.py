@@ -61,7 +61,6 @@ class ToolRegistry(Checked):
         raised.
         """
         self._tools: dict[str, Tool] = {}
-        check_word("on_duplicate", on_duplicate, get_args(OnDuplicate))
         self._on_duplicate = on_duplicate
         self.register(*tools)
 

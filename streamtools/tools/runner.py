@@ -39,7 +39,6 @@ from streamtools.errors import (
     check_function,
     check_methods,
     check_number,
-    check_word,
 )
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
@@ -170,7 +169,6 @@ class RunnerOptions(Checked):
     """True if the source is an agent that executes its tools itself. The stream then rejects each call of the agent."""
 
     def __post_init__(self) -> None:
-        check_word("execute", self.execute, ("completed", "eager", "never"))
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("result_limit", self.result_limit, 1, whole=True, optional=True)
         check_number("timeout", self.timeout)

@@ -145,10 +145,6 @@ class SQLLedger(ledger.OwnerViews):
     _table_prefix = _lock_rows = _skip_locked = ""
     _max_runs = 1 << 62  # when more runs are stored, the oldest are deleted
 
-    def __init__(self, *, lease: float, keep: float) -> None:
-        self.lease = lease
-        self.keep = keep
-
     async def begin(self, scope: str, call: ToolCall, claim: ledger.Claim = ledger.NO_LEASE) -> ledger.Entry | None:
         """Record that the call starts, or return its entry; see `CallLedger`.
 

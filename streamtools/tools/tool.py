@@ -152,6 +152,8 @@ class Tool(Generic[P, R]):
         self.idempotent = options.get("idempotent", False)
         self.trust = options.get("trust", "text")
         check_word(f"tool {self.name!r}: trust", self.trust, get_args(Trust))
+        for flag in ("sequential", "neutralize", "client", "idempotent"):
+            check_word(f"tool {self.name!r}: {flag}", getattr(self, flag), (True, False))
         if not isinstance(self.requires_approval, bool):
             where, advice = f"tool {self.name!r}: requires_approval", "; or write True or False"
             check_function(where, self.requires_approval, "arguments", advice=advice)

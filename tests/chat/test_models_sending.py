@@ -373,7 +373,7 @@ async def test_a_given_client(connect: float, handed: float | None) -> None:
 async def test_unusable_clients() -> None:
     """A synchronous client and a closed one raise before anything is sent."""
     async with Loopback(STREAM) as server:
-        with httpx.Client() as synchronous, pytest.raises(TypeError, match="is not an asynchronous HTTP client"):
+        with httpx.Client() as synchronous, pytest.raises(TypeError, match="client must be asynchronous"):
             await ask(model(server, client=synchronous))
         async with httpx.AsyncClient() as closed:
             pass

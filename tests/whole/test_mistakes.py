@@ -61,12 +61,12 @@ from starlette.requests import Request
 from streamtools import *
 from streamtools.conversation import *
 from streamtools.events import Text
-from streamtools.gateway import ToolCallTransport
+from streamtools.gateway import Rewrite, ToolCallTransport
 from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
-from streamtools.recording import shipped
+from streamtools.recording import Playback, shipped
 from streamtools.runs import RedisStore
-from streamtools.tools import RedisLedger
+from streamtools.tools import MemoryLedger, RedisLedger
 from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
@@ -83,6 +83,15 @@ exec(PROGRAM, NAMES)
 WRITTEN = {
     'OpenAIChat("m", url="http://x")': "TypeError: OpenAIChat has no parameter 'url'; write base_url=...",
     'OpenAIChat("m", client=httpx.AsyncClient)': "TypeError: must be an HTTP client, such as httpx.AsyncClient()",
+    'OpenAIChat("m", client=httpx.Client())': "TypeError: must be asynchronous, such as httpx.AsyncClient()",
+    'OpenAIChat("m", dialect="x")': "TypeError: has no parameter 'dialect'; write chat(..., dialects=[...])",
+    'OpenAIChat("m", system="x")': "TypeError: has no parameter 'system'; write chat(model, messages)",
+    'ParserOptions(trim="yes")': "ValueError: trim must be one of True, False, got 'yes'",
+    'tool(name="f", idempotent="no")(print)': "ValueError: tool 'f': idempotent must be one of True, False, got 'no'",
+    "OutputOptions(int, retries=-1)": "ValueError: retries must be an integer of at least 0, got -1",
+    "MemoryLedger(keep=0)": "ValueError: keep must be a positive number, got 0",
+    'Rewrite(fallbacks=["x"])': "TypeError: must be a FallbackUpstream, such as FallbackUpstream(url=...), got str",
+    "Playback(cut=1.5)": "ValueError: cut must be recorded, byte, frame, whole, a seed or offsets, got 1.5",
     "OpenAIChat(None)": "TypeError: the name of the model must be a str, got NoneType",
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
     "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from time import time
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
@@ -36,7 +36,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
-from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number, check_word
+from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number
 from streamtools.events import SourceError
 from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages
 from streamtools.history.formats import write_continuation
@@ -250,8 +250,6 @@ class Sending:
             follow_redirects=False,
             timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
         )
-        if not hasattr(opened, "__aenter__"):
-            raise TypeError(f"{type(self._client)!r} is not an asynchronous HTTP client; pass an httpx.AsyncClient()")
         response: ModelResponse | None = None
         with anyio.move_on_after(timeouts.first_byte):
             try:
@@ -440,14 +438,12 @@ class HTTPModel(Checked, ABC):
         check_kind("the name of the model", model, str)
         check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream", optional=True)
         check_methods("headers", headers, 'a dict, such as {"X-Title": "app"}', "keys", optional=True)
-        check_word("native_tool_calls", native_tool_calls, (True, False, None))
+        if hasattr(client, "__enter__"):
+            raise TypeError(f"client must be asynchronous, such as httpx.AsyncClient(), got {client!r}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(
                 f"`prefill` must be '' or, for OpenAIChat and Anthropic, {', '.join(PREFILLS)}; got {prefill!r}."
             )
-        check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
-        if reasoning_field is not None:
-            check_word("reasoning_field", reasoning_field, get_args(ReasoningField))
         check_number("retries", retries, 0)
         if previous_id and not self._previous_id_field:
             raise ValueError(f"{type(self).__name__} does not support `previous_id`. Leave it out.")

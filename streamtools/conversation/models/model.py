@@ -99,18 +99,25 @@ _OTHER_NAMES = dict.fromkeys(("url", "host", "endpoint", "api_base"), "base_url"
 _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", "max_retries": "retries"}
 """Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
+_OF_CHAT = dict.fromkeys(("messages", "system"), "chat(model, messages)") | {"dialect": "chat(..., dialects=[...])"}
+for _name in ("dialects", "follow_up", "max_steps", "output", "guards", "approvals", "resume", "parser", "runner"):
+    _OF_CHAT[_name] = f"chat(..., {_name}=...)"
+"""Maps names that belong to `chat` to code that passes them. Some providers have an option `system`, too."""
+
 _FIELDS = ("temperature", "max_tokens", "max_completion_tokens")
 """Body fields that most providers have. Servers ignore a misspelled field."""
 
 
-def check_body_fields(model: type, options: Iterable[str]) -> None:
-    """Raise TypeError if one of the `options` is a misspelled constructor parameter or a misspelled name in `_FIELDS`.
+def check_body_fields(model: type[Any], options: Iterable[str]) -> None:
+    """Raise TypeError if one of the `options` is a parameter of `chat`, or a misspelled parameter or name in `_FIELDS`.
 
     No provider has an option with a name similar to a parameter. Other options are fields of the request body.
     """
     annotated = {name for kind in model.__mro__ for name in getattr(kind.__init__, "__annotations__", ())}  # type: ignore[misc]
     parameters = sorted(annotated - {"model", "prefill", "options", "return"})
-    homes = {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
+    homes = _OF_CHAT | {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
+    if getattr(model, "format", "") in ("anthropic", "bedrock"):
+        del homes["system"]
     wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}
     # "min_tokens" and "maxTokens" are fields of some servers.
     wrong |= {name for name in {*options} - {*_FIELDS} if name.islower() and nearest(name, _FIELDS, cutoff=0.85)}
