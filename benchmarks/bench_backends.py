@@ -1,6 +1,7 @@
 """Measures whole backends, from the provider's socket to the client's, relative to a bare pass-through of the bytes.
 
     python -m benchmarks.bench_backends                # paced and unpaced, and how late
+    python -m benchmarks.bench_backends --first 100    # the time from a request to its first text
     python -m benchmarks.bench_backends --carries      # how many streams one core carries, and the delays below that
     python -m benchmarks.bench_backends --many 8000    # whether many streams cost more than a hundred, at the same rate
     python -m benchmarks.bench_backends --stalled 60   # the cost of a client that stops reading
@@ -8,10 +9,11 @@
     python -m benchmarks.bench_backends --idle 500     # the memory of an open, silent stream
     python -m benchmarks.bench_backends --profile      # the counted work of a frame, by library and function
 
-The server runs in a separate process, whose processor time is measured. This process is the provider and the clients.
+Each server runs in a separate process, whose processor time is measured. This process is the provider and the clients.
 All rows request the same provider, in turns. The reference is `benchmarks.backends.served.bare`. Every client checks
-that each delta arrives once and in order. Rows whose packages (Redis, openai, pydantic-ai, litellm[proxy]) are not
-installed are left out, in this environment and in those of `--peers`.
+that each delta arrives once and in order. A row is left out if its program (Redis, Node, nginx) or its Python packages
+(the extra `fast`, openai, openai-agents, langchain, pydantic-ai, litellm[proxy]) are installed neither in this
+environment nor in those of `--peers`. The npm packages are installed in `.cache/backends-node`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.backends import profiling
-from benchmarks.backends.rows import FEW, LOADS, PAUSE, RECOMMENDED, ROWS, Bench, Carried, Many, Row, Stalled, at
+from benchmarks.backends.rows import FAST, FEW, LOADS, PAUSE, ROWS, Bench, Carried, Many, Row, Stalled, at
 from benchmarks.backends.wire_load import Pace, Provider
 from tests.support.redis_server import RedisServer
 
@@ -45,7 +47,9 @@ class Figures:
 
     spent: dict[str, list[float]] = field(default_factory=dict)
     """Seconds of the server's processor for a delta of the provider's, by how the streams were paced."""
-    late: list[int] = field(default_factory=list)
+    late: dict[str, list[int]] = field(default_factory=dict)
+    first: list[int] = field(default_factory=list)
+    """Microseconds from each request to its first text."""
     carries: Carried | None = None
     idle: float | None = None
     """Bytes that an open stream holds."""
@@ -64,18 +68,21 @@ async def benching(chosen: argparse.Namespace) -> AsyncIterator[tuple[Bench, lis
         bench = Bench(provider, "" if redis is None else redis.url, chosen)
         try:
             await bench.find_pages()
-            fast = all(map(importlib.util.find_spec, RECOMMENDED))
+            fast = all(map(importlib.util.find_spec, FAST))
             words = chosen.only.split(",")
             rows = [
                 row
                 for row in ROWS
-                if row.page in bench.pythons
-                and (fast or not row.recommended)
-                and any(word in row.name for word in words)
+                if row.page in bench.programs and (fast or not row.fast) and any(word in row.name for word in words)
             ]
             yield bench, rows if ROWS[0] in rows else [ROWS[0], *rows]
         finally:
             bench.close()
+
+
+def name_of(pause: float) -> str:
+    """Return the name of the streams with this pause between deltas."""
+    return f"{pause * 1000:g} ms"
 
 
 async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Figures]:
@@ -83,29 +90,31 @@ async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dic
     async with benching(chosen) as (bench, rows):
         found = {row.name: Figures() for row in rows}
         kinds = {
-            "paced": (chosen.streams, Pace(max(3, round(chosen.seconds / chosen.pause)), chosen.pause)),
-            "unpaced": (chosen.streams * 5 // 2, Pace(max(3, chosen.unpaced), None)),
+            name_of(pause): (chosen.streams, Pace(max(3, round(chosen.seconds / pause)), pause))
+            for pause in chosen.pause
         }
+        if chosen.unpaced:
+            kinds["unpaced"] = (chosen.streams * 5 // 2, Pace(max(3, chosen.unpaced), None))
         for turn in range(chosen.turns):
             for kind, (streams, pace) in kinds.items():
                 for row in rows:
-                    if kind == "unpaced" and not chosen.unpaced:
-                        continue
-                    if not turn:  # warm up: modules and caches are loaded on first use
-                        await bench.measure(row, 2, Pace(5, None))
+                    if not turn:  # warm up: modules and caches are loaded on first use, and Node compiles
+                        await bench.measure(row, 2, Pace(5 if chosen.smoke else 500, None))
                     spent, late = await bench.measure(row, max(1, streams // row.readers), pace)
                     figures = found[row.name]
                     figures.spent.setdefault(kind, []).append(spent)
-                    if kind == "paced":
-                        figures.late += late
+                    figures.late.setdefault(kind, []).extend(late)
+            for row in rows:
+                if chosen.first and row.readers == 1:
+                    found[row.name].first += await bench.first(row, chosen.first)
             say(f"turn {turn + 1} of {chosen.turns}")
-        for row in [row for row in rows if row.page in ("bare", "native")][:2] if chosen.smoke else rows:
-            figures, plain = found[row.name], row.readers == 1 and not row.recommended
+        for row in [row for row in rows if row.page == "native"] if chosen.smoke else rows:  # each starts servers
+            figures, plain = found[row.name], row.readers == 1 and not row.fast
             if chosen.idle and plain:
                 figures.idle = await bench.idle(row, chosen.idle)
                 say(f"idle: {row.name}")
             if chosen.carries:
-                figures.carries = await bench.carries(row, min(figures.spent["paced"]), chosen.seconds)
+                figures.carries = await bench.carries(row, min(figures.spent[name_of(chosen.pause[0])]), chosen.seconds)
                 say(f"carries: {row.name}")
             if chosen.many and plain:
                 figures.many = [await bench.many(row, streams) for streams in (min(FEW, chosen.many), chosen.many)]
@@ -121,41 +130,37 @@ async def profile(chosen: argparse.Namespace) -> None:
     async with benching(chosen) as (bench, rows):
         frames = chosen.frames
         counted = {}
-        for row in rows:
+        for row in [row for row in rows if row.program == "python"]:
             await bench.measure(row, 1, Pace(5, None))  # warm up: modules and caches are loaded on first use
             counts = [await bench.count(row, deltas) for deltas in (20, 20 + frames)]
             counted[row.name] = profiling.between(*counts, frames=frames)
         profiling.show(counted)
 
 
-def print_table(found: dict[str, Figures], chosen: argparse.Namespace) -> None:
-    """Print the measurements relative to the bare pass-through."""
+def print_table(found: dict[str, Figures], kind: str) -> None:
+    """Print the measurements of streams with one pace, relative to the bare pass-through."""
     bare = next(iter(found.values()))
     targets = {row.name: row.target for row in ROWS}
-    print(
-        f"{'':42}{'paced µs':>10}{'× bare':>8}{'range':>12}{'unpaced':>9}{'× bare':>8}{'p50 ms':>8}{'p99':>7}", end=""
-    )
-    print(f"{'streams':>9}{'idle KB':>9}  target")
+    print(f"{kind:42}{'µs/delta':>10}{'× bare':>8}{'range':>14}{'p50 ms':>8}{'p99':>8}{'max':>8}  target")
     for name, row in found.items():
-        ratios = [ours / its for ours, its in zip(row.spent["paced"], bare.spent["paced"], strict=True)]
-        line = f"{name:42}{median(row.spent['paced']) * 1e6:>10.0f}{median(ratios):>8.2f}"
-        line += f"{min(ratios):>7.2f}–{max(ratios):.2f}"
-        if unpaced := row.spent.get("unpaced"):
-            beside = [ours / its for ours, its in zip(unpaced, bare.spent["unpaced"], strict=True)]
-            line += f"{median(unpaced) * 1e6:>9.0f}{median(beside):>8.2f}"
-        else:
-            line += f"{'–':>9}{'–':>8}"
-        line += f"{at(row.late, 0.5):>8.2f}{at(row.late, 0.99):>7.2f}"
-        line += f"{row.carries.streams if row.carries is not None else '–':>9}"
-        line += f"{'–' if row.idle is None else format(row.idle / 1024, '.1f'):>9}"
+        ratios = [ours / its for ours, its in zip(row.spent[kind], bare.spent[kind], strict=True)]
+        line = f"{name:42}{median(row.spent[kind]) * 1e6:>10.0f}{median(ratios):>8.2f}"
+        line += f"{f'{min(ratios):.2f}–{max(ratios):.2f}':>14}"
+        line += "".join(f"{at(row.late[kind], part):>8.2f}" for part in (0.5, 0.99, 1.0))
         target = targets[name]
         line += "  –" if target is None else f"  ≤ {target:g} {'yes' if median(ratios) <= target else 'NO'}"
         print(line)
 
 
 def print_loads(found: dict[str, Figures]) -> None:
-    """Print the delay under partial load, the cost of many streams, and the cost of a stalled client."""
+    """Print the first text, the memory, the load, the cost of many streams, and the cost of a stalled client."""
     bare = next(iter(found.values()))
+    for name, row in found.items():
+        if row.first:
+            print(f"{name:42}first text: p50 {at(row.first, 0.5):.2f} ms, p99 {at(row.first, 0.99):.2f} ms")
+    for name, row in found.items():
+        if row.idle is not None:
+            print(f"{name:42}an idle stream: {row.idle / 1024:.1f} KB")
     for name, row in found.items():
         if row.carries is not None:
             print(f"{name:42}{row.carries.streams:>7} streams", end="")
@@ -192,10 +197,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=20, metavar="N", help="paced streams (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a paced stream is (default: %(default)s)")
     parser.add_argument(
-        "--pause", type=float, default=PAUSE, help="seconds between the deltas of a paced stream (default: %(default)s)"
+        "--pause",
+        type=float,
+        nargs="+",
+        default=[PAUSE],
+        help=f"seconds between the deltas of a paced stream (default: {PAUSE})",
     )
     parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 is none")
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="how often each row has its turn")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="time the first text of N requests a turn")
     parser.add_argument("--carries", action="store_true", help="find how many streams one core carries")
     parser.add_argument(
         "--idle", type=int, default=0, metavar="N", help="open so many streams in which nothing happens"
@@ -217,7 +227,7 @@ def main() -> None:
         return
     if chosen.smoke:
         chosen.streams, chosen.seconds, chosen.unpaced, chosen.turns, chosen.idle = 2, 0.1, 5, 1, 2
-        chosen.many, chosen.stalled = 4, 0.2
+        chosen.many, chosen.stalled, chosen.first = 4, 0.2, 1
     begun = time.monotonic()
 
     def say(what: str) -> None:
@@ -235,7 +245,8 @@ def main() -> None:
             f"{chosen.client}, {chosen.streams} streams paced and {chosen.streams * 5 // 2} unpaced, "
             f"median of {chosen.turns}"
         )
-        print_table(found, chosen)
+        for kind in next(iter(found.values())).spent:
+            print_table(found, kind)
         print_loads(found)
 
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from redis import Redis
 
-from benchmarks.backends.rows import Backend
+from benchmarks.backends.servers import PythonServer
 from benchmarks.backends.wire_load import Pace, Provider, ask, open_all
 from benchmarks.soak import allow_files
 from tests.support.redis_server import RedisServer
@@ -112,9 +112,7 @@ class Machines:
         self._provider = provider
         self._sticky = sticky
         self._redis = Redis.from_url(redis.url)
-        self._driver, self._reader = (
-            Backend(sys.executable, provider.url, redis.url, options, proxy=False) for _ in range(2)
-        )
+        self._driver, self._reader = (PythonServer(sys.executable, provider.url, redis.url, options) for _ in range(2))
 
     def close(self) -> None:
         """End the processes. Called while their Redis server still runs."""
@@ -122,13 +120,13 @@ class Machines:
         self._reader.kill()
         self._redis.close()
 
-    async def counters(self) -> dict[str, float]:
+    def counters(self) -> dict[str, float]:
         """Return what the processes and Redis have used since their start."""
         info: dict[str, Any] = self._redis.info("everything")
         return {
-            "driving": await self._driver.number("/time"),
-            "reading": await self._reader.number("/time"),
-            "memory": await self._driver.number("/memory") + await self._reader.number("/memory"),
+            "driving": self._driver.time(),
+            "reading": self._reader.time(),
+            "memory": self._driver.memory() + self._reader.memory(),
             "redis": info["used_cpu_user"] + info["used_cpu_sys"],
             "redis_traffic": info["total_net_input_bytes"] + info["total_net_output_bytes"],
             "from_provider": self._provider.written,
@@ -141,7 +139,7 @@ class Machines:
     async def stream(self, streams: int, pace: Pace) -> dict[str, float]:
         """Answer and read so many streams. Returns what they used, without their end if they are silent."""
         self._provider.pace = pace
-        before = await self.counters()
+        before = self.counters()
         if self._sticky:
             port, paths = self._driver.port, ["/redis_run"] * streams
         else:
@@ -152,7 +150,7 @@ class Machines:
         for each in opened:
             found = each.seen
             assert (found.came, found.wrong) == (pace.deltas, 0), f"{found.came} of {pace.deltas} deltas arrived"
-        after = await self.counters()
+        after = self.counters()
         used = {name: after[name] - before[name] for name in before}
         return used | {"to_reader": sum(each.seen.size for each in opened)}
 

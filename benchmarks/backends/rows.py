@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.backends import profiling
+from benchmarks.backends.servers import NginxServer, NodeServer, PythonServer, Server, find_nginx, install_node_packages
 from benchmarks.backends.wire_load import Pace, Provider, Seen, ask, open_all
 
 PAUSE = 0.02  # seconds between two deltas of a paced stream
@@ -20,7 +20,7 @@ LATE = 20.0  # milliseconds of delay, at the 99th percentile, at which a core ca
 LOADS = (0.3, 0.7)  # of what a core carries
 RATE = 2000  # deltas of all streams together in a second, however many streams there are
 FEW = 100  # streams, beside which many are measured
-RECOMMENDED = ("uvloop", "httptools", "httpx_aiohttp")  # the event loop, uvicorn's protocol, and the HTTP client
+FAST = ("uvloop", "httptools", "httpx_aiohttp")  # the event loop, uvicorn's protocol, and the HTTP client
 _SETTLED = 16  # seconds in which the deltas of many streams come
 
 
@@ -35,8 +35,14 @@ class Row:
     """What the end of the body holds."""
     target: float | None = None
     readers: int = 1
-    recommended: bool = False
-    """Whether it is served with the options that users are recommended."""
+    fast: bool = False
+    """Whether it is served with the packages of the extra `fast`."""
+
+    @property
+    def program(self) -> str:
+        """The program that serves the row: python, node or nginx."""
+        first = self.page.partition("_")[0]
+        return first if first in ("node", "nginx") else "python"
 
     @property
     def shared(self) -> bool:
@@ -46,54 +52,34 @@ class Row:
 
 ROWS = [
     Row("bare pass-through", "bare", "/bare", b"[DONE]"),
-    Row("bare, as recommended", "bare", "/bare", b"[DONE]", recommended=True),
+    Row("bare, fast", "bare", "/bare", b"[DONE]", fast=True),
     Row("bare, 20 readers of one answer", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20),
+    Row("bare, 20 readers, fast", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20, fast=True),
     Row("loop by hand over httpx-sse", "by_hand", "/by_hand", b"[DONE]"),
-    Row("streamtools, native", "native", "/native", b"event: done", 1.0),
-    Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.0),
-    Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.0),
-    Row("streamtools, ag_ui, as recommended", "ag_ui", "/ag_ui", b"RUN_FINISHED", recommended=True),
-    Row("streamtools, ai_sdk, max_rate=30", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]"),
-    Row("ai_sdk, max_rate=30, as recommended", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]", recommended=True),
-    Row("a run, one reader", "run", "/run", b"event: done", 1.2),
-    Row("a run, 20 readers", "run", "/run", b"event: done", 3.0, readers=20),
+    Row("streamtools, native", "native", "/native", b"event: done", 1.2),
+    Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.2),
+    Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.2),
+    Row("ai_sdk, fast", "ai_sdk", "/ai_sdk", b"[DONE]", 0.45, fast=True),
+    Row("ai_sdk, max_rate=30", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]"),
+    Row("ai_sdk, max_rate=30, fast", "ai_sdk", "/ai_sdk?max_rate=30", b"[DONE]", fast=True),
+    Row("a run, one reader", "run", "/run", b"event: done", 1.25),
+    Row("a run, fast", "run", "/run", b"event: done", fast=True),
+    Row("a run, 20 readers", "run", "/run", b"event: done", readers=20),
     Row("a run, 20 readers, max_rate=30", "run", "/run?max_rate=30", b"event: done", readers=20),
+    Row("a run, 20 readers, max_rate=30, fast", "run", "/run?max_rate=30", b"event: done", readers=20, fast=True),
     Row("gateway", "gateway", "/gateway/v1/chat/completions", b"[DONE]", 1.6),
     Row("a run on Redis", "redis_run", "/redis_run", b"event: done", 2.5),
+    Row("nginx, proxy_pass", "nginx", "/nginx", b"[DONE]"),
+    Row("Node, pipe", "node_pipe", "/node_pipe", b"[DONE]"),
+    Row("Node, loop over fetch", "node_fetch", "/node_fetch", b"[DONE]"),
+    Row("Node, AI SDK", "node_ai_sdk", "/node_ai_sdk", b"[DONE]"),
     Row("LiteLLM's proxy", "litellm", "/litellm/v1/chat/completions", b"[DONE]"),
     Row("loop by hand over the openai SDK", "openai", "/openai", b"[DONE]"),
+    Row("OpenAI Agents SDK", "openai_agents", "/openai_agents", b"[DONE]"),
+    Row("LangChain, an agent", "langchain", "/langchain", b"[DONE]"),
     Row("pydantic-ai, AG-UI", "pydantic_ai_ag_ui", "/pydantic_ai_ag_ui", b"RUN_FINISHED"),
     Row("pydantic-ai, Vercel", "pydantic_ai_vercel", "/pydantic_ai_vercel", b"[DONE]"),
 ]
-
-
-class Backend:
-    """A server in another process."""
-
-    def __init__(self, python: str, provider: str, redis: str, options: Sequence[str], proxy: bool) -> None:
-        command = [python, "-m", "benchmarks.backends.served", provider, redis, *options, "proxy" if proxy else ""]
-        root = Path(__file__).resolve().parents[2]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
-        assert self._process.stdout is not None
-        for line in self._process.stdout:  # what libraries print comes before it
-            if line.strip().isdigit():
-                self.port = int(line)
-                break
-        else:
-            raise RuntimeError(f"{python} does not serve")
-
-    async def number(self, path: str) -> float:
-        """Return the next number that the server prints."""
-        return float(await ask(self.port, path))
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
-
-    def kill(self) -> None:
-        """Kill it."""
-        self._process.kill()
-        self._process.communicate()
 
 
 class Bench:
@@ -103,37 +89,46 @@ class Bench:
         self.provider = provider
         self._redis = redis
         self._chosen = chosen
-        self._servers: dict[tuple[str, bool, str], Backend] = {}
-        self.pythons: dict[str, str] = {}
-        """The interpreter of each page that only another environment has."""
+        self._servers: dict[tuple[str, bool, str], Server] = {}
+        self.programs: dict[str, str] = {}
+        """The path of the interpreter or server of each page."""
         self._runs = 0
 
-    def server(self, row: Row) -> Backend:
+    def server(self, row: Row) -> Server:
         """Return the server for a row."""
-        kind = self._python(row), row.recommended, row.page if row.shared or row.page == "litellm" else ""
+        kind = self.programs[row.page], row.fast, row.page if row.shared or row.page == "litellm" else ""
         if kind not in self._servers:
             self._servers[kind] = self.begin(row)
         return self._servers[kind]
 
-    def begin(self, row: Row) -> Backend:
+    def begin(self, row: Row) -> Server:
         """Start a server for a row."""
-        chosen = self._chosen
-        options = RECOMMENDED if row.recommended else (chosen.loop, chosen.http, chosen.client)
+        program, chosen = self.programs[row.page], self._chosen
+        if row.program == "nginx":
+            return NginxServer(program, self.provider.url)
+        if row.program == "node":
+            return NodeServer(program, self.provider.url)
+        options = FAST if row.fast else (chosen.loop, chosen.http, chosen.client)
         redis = self._redis if row.shared else ""
-        return Backend(self._python(row), self.provider.url, redis, options, row.page == "litellm")
-
-    def _python(self, row: Row) -> str:
-        return self.pythons.get(row.page, sys.executable)
+        return PythonServer(program, self.provider.url, redis, options, proxy=row.page == "litellm")
 
     async def find_pages(self) -> None:
         """Find the pages of the servers, here and in the environments of peers."""
         for python in (sys.executable, *self._chosen.peers):
-            server = Backend(python, self.provider.url, self._redis, ("asyncio", "h11", "httpx"), True)
-            try:
-                for page in json.loads(await ask(server.port, "/rows")):
-                    self.pythons.setdefault(page, python)
-            finally:
-                server.close()
+            server = PythonServer(python, self.provider.url, self._redis, ("asyncio", "h11", "httpx"), proxy=True)
+            await self._add_pages(python, server)
+        if node := shutil.which("node"):
+            install_node_packages()
+            await self._add_pages(node, NodeServer(node, self.provider.url))
+        if nginx := find_nginx():
+            self.programs["nginx"] = nginx
+
+    async def _add_pages(self, program: str, server: Server) -> None:
+        try:
+            for page in json.loads(await ask(server.port, "/rows")):
+                self.programs.setdefault(page, program)
+        finally:
+            server.close()
 
     def close(self) -> None:
         """End the servers."""
@@ -152,13 +147,24 @@ class Bench:
         """Return the server's processor seconds for each delta, and the delay of each delta at a client."""
         server = self.server(row)
         self.provider.pace = pace
-        before = await server.number("/time")
+        before = server.time()
         opened = await open_all(server.port, self.paths(row, streams))
         seen = await asyncio.gather(*(each.over for each in opened))
-        spent = await server.number("/time") - before
+        spent = server.time() - before
         for each in seen:
             check(row, each, pace.deltas)
         return spent / (streams * pace.deltas), [late for each in seen for late in each.late]
+
+    async def first(self, row: Row, requests: int) -> list[int]:
+        """Return the microseconds from each request to its first text. The provider answers immediately."""
+        server = self.server(row)
+        self.provider.pace = Pace(1, None)
+        waited = []
+        for _ in range(requests):
+            [opened] = await open_all(server.port, self.paths(row, 1))
+            check(row, await opened.over, 1)
+            waited.append(opened.seen.first)
+        return waited
 
     async def count(self, row: Row, deltas: int) -> profiling.Counted:
         """Return the counted work of the server for one stream."""
@@ -175,11 +181,11 @@ class Bench:
             self.provider.pace = Pace(3, 0.0, silent=True)
             held = []
             for _ in range(2):
-                before = await server.number("/memory")
+                before = server.memory()
                 opened = await open_all(server.port, self.paths(row, streams))
                 await asyncio.gather(*(each.begun for each in opened))
                 await asyncio.sleep(0.5)
-                held.append((await server.number("/memory") - before) / streams)
+                held.append((server.memory() - before) / streams)
             return held[-1]
         finally:
             server.kill()
@@ -213,13 +219,13 @@ class Bench:
         server = self.begin(row)
         try:
             self.provider.pace = Pace(deltas, pause, silent=True, held=True)
-            before = await server.number("/time")
+            before = server.time()
             opened = await open_all(server.port, self.paths(row, streams), deltas=deltas)
             await asyncio.gather(*(each.begun for each in opened))
-            begun = await server.number("/time")
+            begun = server.time()
             self.provider.go_on()
             await asyncio.gather(*(each.whole for each in opened))
-            spent = await server.number("/time") - begun
+            spent = server.time() - begun
             lost = sum(each.seen.came != deltas or each.seen.wrong > 0 for each in opened)
             assert not lost, f"{row.name}: {lost} of {streams} streams were lost"
             return Many((begun - before) / streams, spent / (streams * (deltas - 1)))
@@ -233,14 +239,14 @@ class Bench:
             self.provider.pace = Pace(100, None)  # what is loaded, or filled, when it is used first
             for each in await open_all(server.port, self.paths(row, 1)):
                 await each.over
-            before = await server.number("/memory")
+            before = server.memory()
             self.provider.written = self.provider.ended = 0
             self.provider.pace = Pace(10**5, None, silent=True)  # no more than its deltas have digits for
             await open_all(server.port, self.paths(row, 1), stalled=True)
             await asyncio.sleep(seconds / 2)
             half = self.provider.written
             await asyncio.sleep(seconds / 2)
-            held = await server.number("/memory") - before
+            held = server.memory() - before
             waits = self.provider.written == half and not self.provider.ended
             return Stalled(self.provider.written, round(held), waits)
         finally:

@@ -14,10 +14,9 @@ import json
 import os
 import resource
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -152,6 +151,23 @@ def as_run(name: str) -> Any:
     return respond
 
 
+def written_by_hand(read: Callable[[Any], AsyncIterator[str]]) -> Any:
+    """Return an endpoint that answers with the texts that `read` yields for the body of a request."""
+
+    async def respond(request: Request) -> Response:
+        body = await request.json()
+
+        async def pieces() -> AsyncIterator[str]:
+            async for text in read(body):
+                if text:
+                    yield f"data: {json.dumps({'type': 'text', 'text': text})}\n\n"
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+
+    return respond
+
+
 async def start_shared(request: Request) -> Response:
     """Start a run for readers in other processes, and return its id."""
     return Response((await request.app.state.shared.start(answer({}), owner="benchmark")).id)
@@ -171,19 +187,36 @@ def peers() -> dict[str, Any]:
 
         sdk = openai.AsyncOpenAI(base_url=base, api_key="k")
 
-        async def over_openai(request: Request) -> Response:
-            body = await request.json()
+        async def from_openai(body: Any) -> AsyncIterator[str]:
+            async for chunk in await sdk.chat.completions.create(**body):
+                yield chunk.choices[0].delta.content or ""
 
-            async def pieces() -> AsyncIterator[str]:
-                async for chunk in await sdk.chat.completions.create(**body):
-                    text = chunk.choices[0].delta.content
-                    if text:
-                        yield f"data: {json.dumps({'type': 'text', 'text': text})}\n\n"
-                yield "data: [DONE]\n\n"
+        found["openai"] = written_by_hand(from_openai)
+    if importlib.util.find_spec("langchain_openai"):
+        from langchain.agents import create_agent
+        from langchain_openai import ChatOpenAI
 
-            return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+        graph = create_agent(ChatOpenAI(model="m", base_url=base, api_key="k"), tools=[])
 
-        found["openai"] = over_openai
+        async def from_langchain(body: Any) -> AsyncIterator[str]:
+            async for chunk, _ in graph.astream({"messages": body["messages"]}, stream_mode="messages"):
+                yield chunk.text
+
+        found["langchain"] = written_by_hand(from_langchain)
+    if importlib.util.find_spec("agents"):
+        from agents import Agent as OpenAIAgent
+        from agents import OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+
+        set_tracing_disabled(True)  # or it sends its traces to OpenAI
+        chat_model = OpenAIChatCompletionsModel("m", openai.AsyncOpenAI(base_url=base, api_key="k"))
+        openai_agent = OpenAIAgent("agent", model=chat_model)
+
+        async def from_openai_agents(body: Any) -> AsyncIterator[str]:
+            async for event in Runner.run_streamed(openai_agent, body["messages"]).stream_events():
+                if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                    yield event.data.delta
+
+        found["openai_agents"] = written_by_hand(from_openai_agents)
     if importlib.util.find_spec("pydantic_ai") and importlib.util.find_spec("ag_ui"):
         from ag_ui.core import RunAgentInput
         from pydantic_ai import Agent
@@ -239,12 +272,6 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
             mounts["litellm"] = proxy_server.app
     counts = Counts()
 
-    async def time(request: Request) -> Response:
-        return Response(str(process_time()))
-
-    def memory(request: Request) -> Response:
-        return Response(str(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")))
-
     async def count(request: Request) -> Response:
         if "end" in request.query_params:
             return JSONResponse(counts.end())
@@ -269,8 +296,6 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
         routes=[
             *(Route(f"/{name}", page, methods=["POST"]) for name, page in pages.items()),
             Route("/redis_start", start_shared),
-            Route("/time", time),
-            Route("/memory", memory),
             Route("/count", count),
             Route("/rows", rows),
             *(Mount(f"/{name}", mounted) for name, mounted in mounts.items()),

@@ -37,6 +37,11 @@ _END = _chunk(_frame({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n"
 _TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]
 
 
+def _now() -> int:
+    """Return the time in microseconds, in at most twelve digits."""
+    return time.monotonic_ns() // 1000 % 10**12
+
+
 @dataclass
 class Pace:
     """How a provider speaks: so many deltas, with so many seconds before each; None is as fast as the socket takes it.
@@ -113,8 +118,7 @@ class _Answering(asyncio.Protocol):
     def _say(self) -> None:
         self._timer = None
         if self._number < self._pace.deltas:
-            now = time.monotonic_ns() // 1000 % 10**12
-            delta = b"%b%05d.%012d%b" % (_BEFORE, self._number, now, _AFTER)
+            delta = b"%b%05d.%012d%b" % (_BEFORE, self._number, _now(), _AFTER)
             self._transport.write(delta)
             self._provider.written += len(delta)
             self._number += 1
@@ -165,6 +169,8 @@ class Seen:
     wrong: int = 0
     late: list[int] = field(default_factory=list)
     """How late each delta was, in microseconds."""
+    first: int = 0
+    """The microseconds from the request to the first delta."""
     tail: bytes = b""
     size: int = 0
     """The bytes of the response, with its head."""
@@ -186,13 +192,14 @@ class _Reading(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._asked_at = _now()
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         seen = self.seen
         seen.size += len(data)
         data = _BETWEEN_CHUNKS.sub(b"", seen.tail + data)
-        now = time.monotonic_ns() // 1000 % 10**12
+        now = _now()
         last = 0
         for found in _DELTA.finditer(data):
             if int(found[1]) != seen.came:
@@ -201,6 +208,7 @@ class _Reading(asyncio.Protocol):
             seen.late.append(now - int(found[2]))
             last = found.end()
         if seen.came and not self.begun.done():
+            seen.first = now - self._asked_at
             self.begun.set_result(None)
             if self._stalled:
                 self._transport.pause_reading()
