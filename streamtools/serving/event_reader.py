@@ -192,31 +192,31 @@ class EventReader:
         try:
             if not self.left and not self._stopped:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)
-                await self._driver.drive(self)
+                await self._driver.drive(self._take, begin=self._begin, finish=self._finish)
             if self._stopped and self._events is None:
-                await self.begin()
-                await self.finish()
+                await self._begin()
+                await self._finish()
         except Exception as error:
             if sink.begun and not self.left:
                 await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):
                 raise
 
-    async def begin(self) -> None:
-        """Start the sink. Implements `streamtools.stream.reading.Sink`."""
+    async def _begin(self) -> None:
+        """Start the sink."""
         events = self._events
         # `take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
         if isinstance(events, Attachment) or getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             self._take_ready = cast("Attachment | ToolStream", events).take_ready
         await self._sink.start(events)
 
-    async def take(self, event: UIEvent, /) -> None:
-        """Pass the event, and the next events that are available, to the sink. Implements `Sink`."""
+    async def _take(self, event: UIEvent, /) -> None:
+        """Pass the event, and the next events that are available, to the sink."""
         events = (event, *self._take_ready()) if self._take_ready is not None else (event,)
         self.last = events[-1]
         await self._sink.send(events)
 
-    async def finish(self) -> None:
+    async def _finish(self) -> None:
         """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`.
 
         A stream of this package that was never opened has a run id, so its `start` is sent, too.
@@ -224,8 +224,8 @@ class EventReader:
         if not self.left:
             if self._stopped and type(self.last) is not Done:
                 if self.last is None and isinstance(self._readable, ToolStream):
-                    await self.take(Start(self._readable.run_id, seq=1))
-                await self.take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
+                    await self._take(Start(self._readable.run_id, seq=1))
+                await self._take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
             await self._finish_sink()
 
     async def _finish_sink(self) -> None:

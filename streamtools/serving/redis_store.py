@@ -224,12 +224,12 @@ class RedisStore(Checked):
 
         The journal stores the end with `done`. Raises ValueError for invalid text, such as half a surrogate pair.
         """
-        run.dump()
+        run._dump()
         return not run.is_cut
 
     def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
         """Bind a run to its lease, and give it a journal that writes to Redis."""
-        leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
+        leased.on_loss, leased.on_read, leased.is_driven = run._cancel, run._record_remote_reader, True
         leased.logs_first = self._recover is not None
         run.journal = RedisJournal(self, run, process, leased)
         run.is_stored, run.outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
@@ -247,8 +247,8 @@ class RedisStore(Checked):
                 name = conversation.decode() or None
                 run = RemoteRun(self, process, run_id, owner, conversation=name, note=json.loads(note))
                 run.copied, run.trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
-                if run.load(result):
-                    run.mark_finished()
+                if run._load(result):
+                    run._mark_finished()
                 return run
         raise RunNotFound(f"There is no run {run_id[:64]!r}.")
 
@@ -294,11 +294,11 @@ class RedisStore(Checked):
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
         run = self._running.get(key)
-        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and not run.is_entered):
+        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and not run._is_entered):
             return {"over": True}
         match message["kind"]:
             case "stop":
-                run.cancel()
+                run._cancel()
             case "wait":
                 with suppress(Exception):  # only callers in this process get the exception of the run
                     await run.wait()
@@ -372,7 +372,7 @@ class RedisStore(Checked):
                 raise ValueError("Redis does not have the first events of the run any more. Set a higher `max_events`.")
             if lost.copied > leased.written:  # the log does not have all events of the waiting run
                 waiting = await self.find(lost.id.removesuffix(NEXT), owner=lost.owner)
-                lost = replace(lost, events=(await waiting.log_for_next()).events)
+                lost = replace(lost, events=(await waiting._log_for_next()).events)
             elif events:
                 added.append(Warning(Code.OWNER_LOST, _OWNER_LOST))
                 events += [set_seq(event, seq=leased.written + number) for number, event in enumerate(added, 1)]
@@ -400,7 +400,7 @@ class RedisStore(Checked):
             return False
         self._bind_lease(continued, process, leased)
         continued.journal.last = events[-1].seq if events else 0
-        self._tasks.start_soon(continued.drive, name=f"run {lost.id}")
+        self._tasks.start_soon(continued._drive, name=f"run {lost.id}")
         observing.report("runs.recovered")
         return True
 
@@ -526,18 +526,18 @@ class RedisJournal(Journal):
             return
         data = event.to_json().encode()
         if type(event) is Done:
-            self._leased.keep = self._run.keep_for(self._process.server.settings.keep)
+            self._leased.keep = self._run._keep_for(self._process.server.settings.keep)
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
         self._process.write_soon(self._leased)
         if self._leased.is_full:
-            self._run.cancel()
+            self._run._cancel()
 
     def _dump_result(self) -> bytes:
         run = self._run
         try:
-            return run.dump()
+            return run._dump()
         except Exception as error:  # other processes then receive a result that has only a reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.dump(StoredEnd(TurnResult(reason=self.done.reason if self.done else None)))
@@ -582,7 +582,7 @@ class RemoteRun(Run):
     async def fetch_end(self) -> StoredEnd | None:
         """Return the end of the run; None if it is not stored, or the server does not answer."""
         try:
-            is_stored = self.ended or self.load(await self._process.server.read_result(self._key))
+            is_stored = self.ended or self._load(await self._process.server.read_result(self._key))
         except Exception as error:
             log.debug("end_not_read", **loggable(error))
             return None
@@ -596,10 +596,10 @@ class RemoteRun(Run):
             if not state.is_over:
                 async for _ in read_run(self._process, self._key, state.last):
                     pass
-            if self.load(await self._process.server.read_result(self._key)):
+            if self._load(await self._process.server.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
-                self.mark_finished()
+                self._mark_finished()
         return self._final.result
 
     async def stop(self) -> None:
@@ -619,9 +619,6 @@ class RemoteRun(Run):
                 await self._process.messages.ask(self._key, {"kind": "stop"})
                 return
 
-    def cancel(self, *, cancel_cleanup: bool = False) -> None:
-        raise NotImplementedError("Another process drives the run. Stop it with `await run.stop()`.")
-
     async def questions(self) -> list[Question]:
         answer = {} if self.ended else await self._process.messages.ask(self._key, {"kind": "questions"})
         return msgspec.convert(answer.get("questions", []), list[Question])
@@ -631,7 +628,7 @@ class RemoteRun(Run):
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, request)
         if answer.get("over"):
-            self.load(await self._process.server.read_result(self._key))
+            self._load(await self._process.server.read_result(self._key))
             await super().decide(call_id, decision)
         elif "refused" in answer:
             raise DecisionRefused(answer["refused"])

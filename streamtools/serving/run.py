@@ -100,7 +100,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self.conversation = conversation
         self.note = note
         self.journal = Journal(event_log, owner, run_id)
-        """Writes the events. A Redis store replaces it before `drive`."""
+        """Writes the events. A Redis store replaces it before `_drive`."""
         self.supersedes: bool = getattr(stream, "supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
@@ -182,7 +182,7 @@ class Run(AsyncOnly, Checked, Deciding):
         return self.id + NEXT
 
     @property
-    def undecided(self) -> list[Question]:
+    def _undecided(self) -> list[Question]:
         """The questions of `suspension` that have no decision and have not expired."""
         questions, now = () if self.suspension is None else self.suspension.questions, time.time()
         return [each for each in questions if not (each.call.id in self.decisions or each.has_expired(now))]
@@ -192,14 +192,14 @@ class Run(AsyncOnly, Checked, Deciding):
         """The messages with which to resume the chat. After the end, only a run that waits for decisions has them."""
         return list(getattr(self._events, "history", self._final.history))
 
-    def load(self, data: bytes | None) -> bool:
+    def _load(self, data: bytes | None) -> bool:
         """Set the end of the run from its stored form. Returns False if `data` is None."""
         if data is not None:
             self._final = stored_result.load(data)
             self.decisions = self._final.decisions
         return data is not None
 
-    def dump(self) -> bytes:
+    def _dump(self) -> bytes:
         """Return the stored form of the end of the run, for `load`."""
         return stored_result.dump(self._current_end())
 
@@ -207,11 +207,11 @@ class Run(AsyncOnly, Checked, Deciding):
         suspension = self.suspension
         return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
-    def keep_for(self, keep: float) -> float:
+    def _keep_for(self, keep: float) -> float:
         """Return for how many seconds the ended run is kept: until its last question expires, plus `keep` seconds."""
         return keep + (0.0 if self.suspension is None else self.suspension.seconds_left(time.time()))
 
-    def mark_finished(self) -> None:
+    def _mark_finished(self) -> None:
         """Record that the run has ended and its stream is closed."""
         self.journal.readable.set()
         self._finished.set()
@@ -232,7 +232,7 @@ class Run(AsyncOnly, Checked, Deciding):
         """
         decision = read_decision(call_id, decision)
         if self._driver is not None:
-            if self._lost is not None and not self.is_entered:
+            if self._lost is not None and not self._is_entered:
                 raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
             await self.journal.check_lease()
         if self.continued is not None:
@@ -244,7 +244,7 @@ class Run(AsyncOnly, Checked, Deciding):
         elif call_id in self.decisions:
             check_same(call_id, self.decisions[call_id], decision)
         else:
-            raise not_waiting(call_id, self.undecided)
+            raise not_waiting(call_id, self._undecided)
 
     @property
     def _events(self) -> object:
@@ -270,7 +270,7 @@ class Run(AsyncOnly, Checked, Deciding):
             self._driver.scope.deadline = math.inf
         return attachment
 
-    async def log_for_next(self) -> LostRun:
+    async def _log_for_next(self) -> LostRun:
         """Return the log of the run that continues this one. It begins with the events before the last `step-end`.
 
         Raises the exceptions of the log, and TimeoutError.
@@ -294,8 +294,8 @@ class Run(AsyncOnly, Checked, Deciding):
         If the run has ended and waits for decisions, each open question is denied, and no run continues it. Otherwise,
         this has no effect on a run that has ended or has already sent `done`. May be called from any task.
         """
-        self.cancel()
-        await self.wait_here()
+        self._cancel()
+        await self._wait_here()
         if self.continued is not None:
             await self.continued.stop()
         await self._withdraw_questions()
@@ -303,42 +303,42 @@ class Run(AsyncOnly, Checked, Deciding):
     async def _withdraw_questions(self) -> None:
         if self._place is not None:
             with suppress(RunNotFound):
-                for question in self.undecided:
+                for question in self._undecided:
                     self.decisions = await self._place.decide(self, question.call.id, _STOPPED)
 
     @property
-    def is_withdrawn(self) -> bool:
+    def _is_withdrawn(self) -> bool:
         """Whether the run was stopped while it waited for decisions."""
         return _STOPPED in self.decisions.values()
 
-    async def wait_here(self) -> None:
+    async def _wait_here(self) -> None:
         """Wait until this process has ended the run, even if another process continues it."""
         await self._finished.wait()
 
-    def cancel(self, *, cancel_cleanup: bool = False) -> None:
+    def _cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
         if self._driver is not None:
             self._driver.cancel(cancel_cleanup=cancel_cleanup)
 
-    def cut(self) -> None:
+    def _cut(self) -> None:
         """Stop the run here, so that another process may continue it. A run that was stopped before stays stopped."""
-        if self._driver is not None and not (self.has_done or self._driver.is_cancelled):
+        if self._driver is not None and not (self._has_done or self._driver.is_cancelled):
             self.is_cut = True
-        self.cancel()
+        self._cancel()
 
     @property
-    def is_entered(self) -> bool:
+    def _is_entered(self) -> bool:
         """Whether the stream of the run has begun, and the run has not ended here."""
         return self._events is not None
 
     @property
-    def has_done(self) -> bool:
+    def _has_done(self) -> bool:
         """Whether the run has its `done` event, even if `done` is not written yet."""
         return (self._withheld or self.journal.done) is not None
 
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
-        await self.wait_here()
+        await self._wait_here()
         if self.continued is not None:
             return await self.continued.wait()
         if self._error is not None:
@@ -355,24 +355,24 @@ class Run(AsyncOnly, Checked, Deciding):
         if self._stop_when_abandoned is not None and self._driver is not None:
             self._driver.scope.deadline = anyio.current_time() + self._stop_when_abandoned
 
-    def record_remote_reader(self) -> None:
+    def _record_remote_reader(self) -> None:
         """Record that another process reads the run. So the run is not abandoned."""
         if not self._readers:
             self._restart_abandoned_timer()
 
     # The methods that the task of the run calls.
 
-    async def drive(self) -> None:
+    async def _drive(self) -> None:
         """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
             if self._lost is not None:
                 await self.journal.copy(event for event in self._lost.events if event.seq <= self.copied)
-            await self._driver.drive(self)
+            await self._driver.drive(self._take, begin=self._begin)
         except BaseException as error:
             if not is_failure(error):
-                self.cut()
+                self._cut()
                 raise
             self._error, self._traceback = error, error.__traceback__
             log.error("run_failed", error, run_id=self.id)
@@ -380,16 +380,16 @@ class Run(AsyncOnly, Checked, Deciding):
             with anyio.CancelScope(shield=True):
                 await self._end()
 
-    async def end_without_driving(self) -> None:
+    async def _end_without_driving(self) -> None:
         """End a run whose task was cancelled by asyncio before the task started, such as at the end of a program."""
-        self.cut()
+        self._cut()
         try:
             await close(self._driver and self._driver.stream)
         finally:
             await self._end()
 
-    async def begin(self) -> None:
-        """Prepare for the events of the stream. Part of `streamtools.stream.reading.Sink`."""
+    async def _begin(self) -> None:
+        """Prepare for the events of the stream."""
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
@@ -403,11 +403,8 @@ class Run(AsyncOnly, Checked, Deciding):
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
             cast("ToolStream", events).forward(self._write)
 
-    async def finish(self) -> None:
-        """Do nothing, because `drive` writes the last events after it has left the stream. Part of `Sink`."""
-
-    async def take(self, event: UIEvent, /) -> bool:
-        """Write an event that was read by iteration. Returns whether it is `done`. Part of `Sink`."""
+    async def _take(self, event: UIEvent, /) -> bool:
+        """Write an event that was read by iteration. Returns whether it is `done`."""
         if self._collector is not None:
             self._collector.take((event,))
         is_last = self._withholds(event) or await self.journal.write(event)
@@ -469,8 +466,8 @@ class Run(AsyncOnly, Checked, Deciding):
             log.error("run_not_stored", error, run_id=self.id)
             if done.reason == "waiting":
                 self._place = None
-                await self.take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
-                await self.take(msgspec.structs.replace(done, reason="failed", seq=0))
+                await self._take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
+                await self._take(msgspec.structs.replace(done, reason="failed", seq=0))
                 return
         await self.journal.write(done)
 
@@ -481,28 +478,28 @@ class Run(AsyncOnly, Checked, Deciding):
         self.is_abandoned = driver.is_cancelled and not driver.cancel_requested
         if self.is_abandoned:
             log.info("run_abandoned", run_id=self.id)
-        if not self.has_done and driver.events is not None:
+        if not self._has_done and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
                 scope.cancel()  # read only the events that are available
-                take, count = self.take, 0
+                take, count = self._take, 0
                 async for event in driver.events:
                     count += 1
                     if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
                         break
         failed_here = self._error is not None
         message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
-        if not self.has_done and (lost := self._lost) is not None and self.journal.last == lost.last:
+        if not self._has_done and (lost := self._lost) is not None and self.journal.last == lost.last:
             # The stream could not be entered, or it has no event.
             fault = None if driver.is_cancelled else message
             events, result = end_lost_run(self.id, lost.events, lost.recorded or None, fault)
             self._collector, self._final = None, self._final._replace(result=result)
             for event in events:
-                await self.take(event)
-        if not self.has_done:
+                await self._take(event)
+        if not self._has_done:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (failed_here and not driver.is_cancelled):
-                await self.take(Error(Code.STREAM_INTERRUPTED, message))
+                await self._take(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"
-            await self.take(Done(reason, None, None, []))
+            await self._take(Done(reason, None, None, []))
         if isinstance(driver.events, AsyncGenerator):
             await close(driver.events)

@@ -185,7 +185,7 @@ class Runs(Checked, AsyncOnly):
             finally:
                 async with self._stack as stack:  # the stack calls all callbacks, even if one of them raises
                     for run in self._running.values():
-                        stack.push_async_callback(run.end_without_driving)
+                        stack.push_async_callback(run._end_without_driving)
                 self._tasks = None
 
     @property
@@ -233,7 +233,7 @@ class Runs(Checked, AsyncOnly):
                 del self._running[run.journal.key]
                 raise
         self._runs[run.journal.key] = run
-        tasks.start_soon(run.drive, name=f"run {run.id}")
+        tasks.start_soon(run._drive, name=f"run {run.id}")
         return run
 
     def _take_over(self, stream: Startable, lost: LostRun) -> Run:
@@ -301,7 +301,7 @@ class Runs(Checked, AsyncOnly):
         try:
             while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
                 run.decisions = await self._place.decide(run)
-                if run.undecided or run.is_withdrawn:
+                if run._undecided or run._is_withdrawn:
                     break
                 run = await self._continue(run)
         except RunNotFound:
@@ -376,12 +376,12 @@ class Runs(Checked, AsyncOnly):
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
         if question is None:
-            raise not_waiting(call_id, run.undecided)
+            raise not_waiting(call_id, run._undecided)
         question.check(given)
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)
         check_same(call_id, run.decisions[call_id], given)
-        return run if run.undecided or run.is_withdrawn else await self._continue(run)
+        return run if run._undecided or run._is_withdrawn else await self._continue(run)
 
     def _chain_of(self, run: Run) -> anyio.Lock:
         """Return the lock that a run shares with the runs that it continues and the runs that continue it."""
@@ -400,7 +400,7 @@ class Runs(Checked, AsyncOnly):
                     run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
             if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
                 return followed
-            log = await run.log_for_next()
+            log = await run._log_for_next()
             stream = await self._resumed(run, log)
             try:
                 started = self._continuation(stream, log)
@@ -460,7 +460,7 @@ class Runs(Checked, AsyncOnly):
         """
         self._shutdown.begin()
         for run in list(self._running.values()):
-            await run.wait_here()
+            await run._wait_here()
 
     async def _stop_after_drain(self) -> None:
         """Stop all runs when the drain of the shutdown is over.
@@ -472,11 +472,11 @@ class Runs(Checked, AsyncOnly):
         self._stop_all()
         await anyio.sleep(self._grace)
         for run in self._running.values():
-            run.cancel(cancel_cleanup=True)
+            run._cancel(cancel_cleanup=True)
 
     def _stop_all(self) -> None:
         for run in self._running.values():
-            run.cut()
+            run._cut()
 
     def _may_start(self) -> bool:
         return not self._shutdown.begun and len(self._running) < self._max_running
@@ -497,7 +497,7 @@ class Runs(Checked, AsyncOnly):
 
     async def _keep_ended(self, run: Run) -> None:
         del self._running[run.journal.key]
-        self._keep_run(run, run.keep_for(self._keep))
+        self._keep_run(run, run._keep_for(self._keep))
         may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
         if run.continued is not None or may_continue:  # another process drives the run, or may continue it
             self._forget(run.journal.key)

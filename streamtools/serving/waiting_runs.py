@@ -72,9 +72,9 @@ class WaitingRuns:
         run = Run(None, run_id, owner, log, conversation=row[1], note=stored.note, place=self)
         for event in stored.events:
             log.add(run.journal.key, read_ui_event(event))
-        run.load(stored.end.encode())
+        run._load(stored.end.encode())
         run.copied, run.is_stored = stored.copied, True
-        run.mark_finished()
+        run._mark_finished()
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
@@ -107,8 +107,8 @@ class WaitingRuns:
 
     async def _store(self, run: Run, events: Sequence[UIEvent]) -> bool:
         """Store an ended run with all its events. Returns False if it is not stored."""
-        stored = StoredRun(run.note, run.dump().decode(), [event.to_json() for event in events], run.copied)
-        data, keep = msgspec.json.encode(stored), run.keep_for(self._keep)
+        stored = StoredRun(run.note, run._dump().decode(), [event.to_json() for event in events], run.copied)
+        data, keep = msgspec.json.encode(stored), run._keep_for(self._keep)
         return await self._ledger.save_run(run.owner, run.id, run.conversation, data, keep, self._holder)
 
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
@@ -143,10 +143,10 @@ class WaitingRuns:
             return None
         assert run.suspension is not None
         calls |= await entries_of(self._ledger, run.suspension.run_id)
-        lost, event_log = await run.log_for_next(), run.journal.event_log
+        lost, event_log = await run._log_for_next(), run.journal.event_log
         closing, result = end_lost_run(lost.id, lost.events, calls, None if was_stopped else PROCESS_ENDED)
         ended = Run(None, lost.id, lost.owner, event_log, conversation=lost.conversation, note=lost.note, lost=lost)
-        ended.load(stored_result.dump(StoredEnd(result)))
+        ended._load(stored_result.dump(StoredEnd(result)))
         await self._store(ended, [*lost.events, *closing])
         return followed
 
@@ -160,15 +160,15 @@ class WaitingRuns:
             try:
                 has_lease, was_stopped = await self._take_lease(run)
                 if was_stopped:
-                    continuation.cancel()
+                    continuation._cancel()
                 elif not has_lease:
-                    continuation.cut()
+                    continuation._cut()
             except RunNotFound:
-                continuation.cut()
+                continuation._cut()
             except Exception as error:
                 log.debug("lease_not_renewed", run_id=run.id, **loggable(error))
             with anyio.move_on_after(self._lease / 3):
-                await continuation.wait_here()
+                await continuation._wait_here()
 
     async def stop(self, run: Run) -> None:
         """Ask the process that continues a run to stop the continuation."""
@@ -208,7 +208,7 @@ class FollowedRun(Run):
 
     async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Yield the events after the seq `after`."""
-        for event in (await self._waiting.log_for_next()).events:
+        for event in (await self._waiting._log_for_next()).events:
             if event.seq > after:
                 after = event.seq
                 yield event
@@ -224,7 +224,7 @@ class FollowedRun(Run):
             with suppress(Exception):  # only other callers of `run.wait` get the exception
                 await run.wait()
             self._final, self.decisions = run._final, run.decisions
-            self.mark_finished()
+            self._mark_finished()
         return self._final.result
 
     async def stop(self) -> None:

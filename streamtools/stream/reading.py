@@ -103,22 +103,6 @@ async def check_event(event: object, events: Any) -> None:
         raise TypeError(f"a stream must yield UI events, got {described(event)}; {advice}")
 
 
-class Sink(Protocol):
-    """Receives the events that a driver reads."""
-
-    async def begin(self) -> None:
-        """Called once, after the stream has been entered and before the first event."""
-
-    async def take(self, event: UIEvent, /) -> bool | None:
-        """Receive the next event. Return True to end the reading."""
-
-    async def finish(self) -> None:
-        """Called before the stream is left, even if reading has failed. Not called after an exception of `begin`.
-
-        `Driver.cancel` also cancels this call.
-        """
-
-
 class Driver:
     """Drives one stream in the task that calls `drive`. Any task may call the other methods.
 
@@ -157,10 +141,19 @@ class Driver:
         if cancel_cleanup:
             self._drive_scope.cancel()
 
-    async def drive(self, sink: Sink) -> None:
-        """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the sink.
+    async def drive(
+        self,
+        take: Callable[[UIEvent], Awaitable[bool | None]],
+        *,
+        begin: Callable[[], Awaitable[None]],
+        finish: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the functions.
 
-        An exception of the events or of `sink.take` is raised after `sink.finish()`.
+        `begin` is called once, after the stream has been entered and before the first event. `take` gets each event,
+        and returns True to end the reading. `finish` is called before the stream is left, even if reading has failed,
+        but not after an exception of `begin`. `Driver.cancel` also cancels this call. An exception of the events or of
+        `take` is raised after `finish`.
         """
         with self._drive_scope:
             async with self.stream as events:
@@ -172,8 +165,7 @@ class Driver:
                 count = 0
                 try:
                     with self._reading_scope:
-                        await sink.begin()
-                        take = sink.take
+                        await begin()
                         try:
                             async for event in events:
                                 if not count:
@@ -188,7 +180,8 @@ class Driver:
                         except Exception as error:
                             fault = error
                     with anyio.CancelScope(shield=True) as self.scope:
-                        await sink.finish()
+                        if finish is not None:
+                            await finish()
                     if fault is not None:
                         raise fault
                 finally:

@@ -528,7 +528,7 @@ async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_fo
             assert waiting.id == (await runs.decide(waiting.id, "n0", True, owner="ann")).id
             site.later += 90_000
             found = await runs.find(waiting.id, owner="ann")
-            assert (waiting.id, "waiting", True) == (found.id, found.result.reason, found.is_withdrawn)
+            assert (waiting.id, "waiting", True) == (found.id, found.result.reason, found._is_withdrawn)
     assert ([], 0) == (site.bank.paid, site.continued)
 
 

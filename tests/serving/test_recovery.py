@@ -329,7 +329,7 @@ async def test_a_process_that_cannot_write_the_end_of_its_run(
         run = await here.start(site.make(), owner="ann")
         await anext(run.attach(2))
         site.cut.cut()
-        run.cancel()
+        run._cancel()
         with anyio.fail_after(20):
             assert "cancelled" == (await run.wait()).reason
             assert "finished" == (await (await there.find(run.id, owner="ann")).wait()).reason
