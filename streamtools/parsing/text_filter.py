@@ -149,12 +149,14 @@ class TextFilter:
             elif isinstance(event, Reasoning) and self._reasoning is not None:
                 self._end_text(out)
                 self._show(self._reasoning.feed(event.text), out, Reasoning)
-                if event.signature or event.id or event.redacted or event.own:
+                ends = event.signature or event.id or event.redacted
+                if ends:
                     self._end_reasoning(out)
-                    if self.stopped_by is None:  # the signature fits only the original text, not the shown text
-                        signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
-                        signed.set_written(replace(event, text=""))
-                        out.append(signed)
+                if (ends or event.own) and self.stopped_by is None:
+                    # The signature fits only the original text, not the shown text.
+                    signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
+                    signed.set_written(replace(event, text=""))
+                    out.append(signed)
             else:
                 if isinstance(event, Thinking | Reasoning):
                     self.end(out)

@@ -121,6 +121,17 @@ GIVEN: list[SourceEvent] = [
 ]
 
 
+def test_fields_of_the_provider_do_not_end_a_match_in_reasoning() -> None:
+    """The first delta of chat completions names the field of the reasoning."""
+    written = f"ask {SECRET} or not"
+    for at in range(len(written)):
+        own = {"openai": {"reasoning_content": None}}
+        deltas = [ReasoningDelta(written[:at], own=own), ReasoningDelta(written[at:])]
+        assert "ask [email] or not" == thoughts(
+            run([*deltas, ProviderCompleted()], text_rules=EMAIL, rules_in_reasoning=True)
+        )
+
+
 def test_text_ends_a_match_in_reasoning_and_vice_versa() -> None:
     """Signatures are kept. The provider's fields of the original reasoning are not shown."""
     events = run(GIVEN, text_rules=EMAIL, rules_in_reasoning=True)
