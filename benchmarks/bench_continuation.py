@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from streamtools import replay
 from streamtools.conversation.failover_rules import Continuation
-from streamtools.conversation.models.prefill import Prefill
+from streamtools.conversation.models.prefill_fields import Prefill
 from streamtools.events import Text
 from streamtools.recording import shipped
 

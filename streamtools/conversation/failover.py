@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
-from streamtools.conversation.models.prefill import prefill_of
+from streamtools.conversation.models.prefill_fields import prefill_of
 from streamtools.conversation.reply import Replies, Reply
 from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code

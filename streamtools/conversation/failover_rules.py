@@ -19,7 +19,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from streamtools.conversation.models.prefill import Prefill
+from streamtools.conversation.models.prefill_fields import Prefill
 from streamtools.errors import check_number
 from streamtools.events import (
     ChainCompleted,

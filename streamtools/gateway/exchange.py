@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, RETRYABLE_STATUSES, SharedAnswer
-from streamtools.conversation.models.prefill import PREFILLS, Prefill
+from streamtools.conversation.models.prefill_fields import PREFILLS, Prefill
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.answer import ClientAnswer, OnEvent, write_refusal

@@ -18,7 +18,7 @@ from streamtools import conversation, parse, rules
 from streamtools.conversation import ScriptedModel
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
-from streamtools.conversation.models.prefill import PREFILLS
+from streamtools.conversation.models.prefill_fields import PREFILLS
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
 from streamtools.telemetry.spans_and_metrics import Instruments

@@ -35,7 +35,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
-from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
+from streamtools.conversation.models.prefill_fields import PREFILLS, known_prefill, prefill_of
 from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number
 from streamtools.events import SourceError
 from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages

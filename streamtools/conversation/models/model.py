@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from streamtools.conversation.models.prefill import thinks
+from streamtools.conversation.models.prefill_fields import thinks
 from streamtools.errors import check_names, described, did_you_mean, has_methods, nearest
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.failover_rules import Continuation
-from streamtools.conversation.models.prefill import Prefill
+from streamtools.conversation.models.prefill_fields import Prefill
 from streamtools.recording.files import Chunks, OpenExchange
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
 from tests.fuzz.growth import LONG, NUMBER, Grammar
