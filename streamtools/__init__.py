@@ -18,6 +18,7 @@ from streamtools.limits import Limits
 from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
+from streamtools.tools import Answer, Approve, Deny
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
 from streamtools.parsing.options import ParserOptions
 from streamtools.stream import (
@@ -43,21 +44,21 @@ __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
     "ToolError", "ToolContext", "Guards", "ToolStream", "ParserOptions", "RunnerOptions",
-    "ApprovalOptions", "TextOptions", "OutputOptions", "InvalidItem", "TextJudge", "StreamOptions", "TurnResult",
-    "conversation", "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
+    "ApprovalOptions", "Approve", "Deny", "Answer", "TextOptions", "OutputOptions", "InvalidItem", "TextJudge",
+    "StreamOptions", "TurnResult", "conversation", "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs",
+    "replay", "coalesce",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "conversation"),
+    **{name: name for name in ("errors", "gateway", "history", "outputs", "parsing", "recording", "rules", "runs")},
+    **{name: name for name in ("conversation", "telemetry", "testing", "tools")},
+    **dict.fromkeys(("augment_system_prompt", "Emulation", "chat"), "conversation"),
     "UiTexts": "outputs.ui_texts",
-    "outputs": "outputs",
-    "rules": "rules",
     "replay": "recording.event_replay",
     "TextJudge": "stream.text_judge",
 }
 """Maps each name that is imported on first use to its module."""
 
-if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, _LAZY)
+load_later(globals(), _LAZY, telemetry="opentelemetry")

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, get_args, 
 
 import msgspec
 
+__all__ = [
+    "CallRefused", "ClosedError", "Code", "DecisionRefused", "Draining", "EventOrderError", "OwnerUnreachable",
+    "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns", "ToolCallFailed", "ToolFailed",
+    "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool", "UnreadableSource", "UnrecordedRequest",
+]  # fmt: skip
+
 
 class Code(StrEnum):
     """Stable codes of `error` and `warning` events. An interface may choose its reaction by code."""

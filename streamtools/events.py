@@ -22,9 +22,21 @@ from pydantic_core import CoreSchema, core_schema
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.json_values import write_json
+from streamtools.loading import load_later
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+__all__ = [
+    "SOURCE_EVENTS", "UI_EVENTS", "ApprovalRequested", "Call", "CallDelta", "CallStart", "ChainCompleted", "Done",
+    "DoneReason", "Error", "Event", "Executed", "Executing", "FinishReason", "FollowUp", "Markup", "Matched",
+    "NativeToolCall", "Partial", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta", "SourceError",
+    "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart", "StepSuperseded",
+    "Text", "TextDelta", "Thinking", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage", "UsageReport",
+    "ValidPartial", "Warning", "coalesce", "join_deltas", "json_schema", "read_source_event", "read_ui_event",
+]  # fmt: skip
+
+load_later(globals())
 
 EMPTY_EVENT = 64
 """The approximate size in bytes of an event without its content."""

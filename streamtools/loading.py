@@ -4,49 +4,58 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain, takewhile
 from pkgutil import iter_modules
+from traceback import walk_stack
 from types import FunctionType
 from typing import Any
 
+from streamtools import errors
 from streamtools.errors import checked, nearest
 
 _ROOT = "streamtools"
 
 
-def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a `__getattr__` that imports the names of a package on first use, and a `__dir__` that lists them.
+def load_later(names: dict[str, Any], homes: dict[str, str] | None = None, **extras: str) -> None:
+    """Let a module import names on first use, and let `dir` list only its public names.
 
-    `homes` maps each such name to its module, relative to the package. If a name equals its module, it stands for the
-    module itself. The error message for an unknown name shows how to import the name or the most similar public name,
-    if there is one.
+    `names` are the `globals()` of the module. `homes` maps each name that is imported on first use to its module,
+    relative to the package. If a name equals its module, it stands for the module itself. The other parameters map
+    names to the module of another package that they need. Without it, `__all__` and `dir` leave the name out.
+
+    The error message for an unknown name shows how to import the name or the most similar public name, if there is one.
     """
-    names = vars(import_module(package))
+    package, public, later = names["__name__"], names.pop("__all__"), homes or {}
 
     def find(name: str) -> Any:
-        if name not in homes:
+        if name == "__all__":
+            return installed(public)
+        if name not in later:
             is_module = "__path__" in names and find_spec(f"{package}.{name}") is not None
             advice = None if is_module or name.startswith("_") else _import_of(name, package)
             missing = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(f"{missing}; write `{advice}`" if advice else missing)
-        home = import_module(f".{homes[name]}", package)
-        found = names[name] = home if name == homes[name] else getattr(home, name)
+        home = import_module(f".{later[name]}", package)
+        found = names[name] = home if name == later[name] else getattr(home, name)
         return found
 
-    return find, lambda: sorted({*names, *names["__all__"]})
+    def installed(listed: Iterable[str]) -> list[str]:
+        return [name for name in listed if name not in extras or find_spec(extras[name])]
+
+    modules = [name for name in later if later[name] == name]
+    names["__getattr__"] = find
+    names["__dir__"] = lambda: sorted({*installed([*public, *modules])})
 
 
 def check_calls(names: dict[str, Any]) -> None:
-    """Replace the public functions among the `names` of a module by `checked` functions.
-
-    The error for a name that the module does not have shows how to import this name or a similar name.
-    """
+    """Replace the public functions among the `names` of a module by `checked` functions, and call `load_later`."""
     for name in names["__all__"]:
         if isinstance(names.get(name), FunctionType):
             names[name] = checked(names[name])
-    names["__getattr__"], _ = load_later(names["__name__"], {})
+    load_later(names)
 
 
 class _ImportAdvice:
@@ -54,14 +63,19 @@ class _ImportAdvice:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError if `_import_of` returns advice for a module that is being imported.
+        """Raise ImportError if `_import_of` returns advice for a name or a module that is being imported.
 
         A mere search for the module, such as `importlib.util.find_spec`, does not raise.
         """
         package, _, last = name.rpartition(".")
-        is_import = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
-        if is_import and package.partition(".")[0] == _ROOT and (advice := _import_of(last, package)):
-            raise ModuleNotFoundError(f"No module named {name!r}; write `{advice}`")
+        frames = (frame for frame, _ in walk_stack(sys._getframe(1)))
+        own = takewhile(lambda frame: frame.f_globals.get("__name__") == "importlib._bootstrap", frames)
+        importing = {frame.f_code.co_name for frame in own}
+        is_import = "_find_and_load" in importing and package.partition(".")[0] == _ROOT
+        if is_import and (advice := _import_of(last, package)):
+            if "_handle_fromlist" in importing:  # `from package import last`
+                raise ImportError(f"cannot import name {last!r} from {package!r}; write `{advice}`", name=package)
+            raise ModuleNotFoundError(f"No module named {name!r}; write `{advice}`", name=name)
 
 
 sys.meta_path.append(_ImportAdvice)
@@ -83,5 +97,11 @@ def _import_of(name: str, package: str) -> str | None:
         parent, _, own_name = module.rpartition(".")
         homes = {own_name: parent} | dict.fromkeys(names, module) | homes
     del homes[_ROOT]  # the package has no parent to import it from
-    meant = name if name in homes else nearest(name, homes)
+    own = [each for each in homes if homes[each].startswith(package)]
+    longer = re.compile(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-z])").search  # finds `OpenAIChat` for `OpenAI`
+    candidates = chain(filter(longer, own), filter(longer, homes))
+    meant = name if name in homes else next(candidates, None) or nearest(name, own) or nearest(name, homes)
     return f"from {homes[meant]} import {meant}" if meant else None
+
+
+load_later(vars(errors))

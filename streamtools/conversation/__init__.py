@@ -7,8 +7,6 @@ async with chat(model, messages, tools=tools) as events:
         ...
 """
 
-from typing import TYPE_CHECKING
-
 from streamtools.conversation.chat_stream import Chat, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
@@ -38,5 +36,4 @@ __all__ = [
     "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "few_shot", "latitude_request", "new_nonce",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {})  # its error says which module has a missing name
+load_later(globals(), {"models": "models"})

@@ -42,5 +42,4 @@ __all__ = [
     "client_of", "headers_for", "path_for",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {"app": "service"})  # needs the extra `web`
+load_later(globals(), {"app": "service"}, app="starlette")

@@ -40,5 +40,4 @@ __all__ = [
 _LAZY = {"calls_as_text": "calls_in_text"} | dict.fromkeys(("Format", "read_messages", "write_messages"), "formats")
 """Maps each name that is imported on first use to its module."""
 
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-    __getattr__, __dir__ = load_later(__name__, _LAZY)
+load_later(globals(), _LAZY)

@@ -7,7 +7,7 @@ import it separately.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from streamtools.errors import check_function, check_word, described, has_methods
 from streamtools.loading import load_later
@@ -38,8 +38,7 @@ __all__ = [
     "validate",
 ]
 
-if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, {})  # its error says which module has a missing name
+load_later(globals(), {"asgi": "asgi"}, asgi="starlette")
 
 native = NativeEncoder
 ai_sdk = AISDKEncoder

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from streamtools.calls import ToolCall
 from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
+from streamtools.loading import load_later
 from streamtools.parsing.bodies import text_calls
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects import (
@@ -37,6 +38,8 @@ __all__ = [
     "Maybe", "ModelFamily", "NearMiss", "OneOf", "Opener", "ParseResult", "Parser", "Pattern", "Some", "Span", "Tag",
     "Word", "dialects_for", "families_for", "json_calls", "named_json", "parse", "text_calls",
 ]  # fmt: skip
+
+load_later(globals(), {"dialects": "dialects"})
 
 
 @dataclass(frozen=True)

@@ -26,5 +26,5 @@ __all__ = ["Attachment", "EventLog", "LostRun", "MemoryEventLog", "RedisStore", 
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
-else:  # Loaded on first use. Hidden from type checkers, which would accept any name with `__getattr__`.
-    __getattr__, __dir__ = load_later(__name__, {"RedisStore": ".serving.redis_store"})
+
+load_later(globals(), {"RedisStore": ".serving.redis_store"}, RedisStore="redis")

@@ -5,6 +5,8 @@ from streamtools import telemetry
 telemetry.instrument()
 """
 
+from streamtools.loading import load_later
+
 try:
     from streamtools.telemetry.spans_and_metrics import instrument, uninstrument
 except ModuleNotFoundError as error:
@@ -15,3 +17,5 @@ except ModuleNotFoundError as error:
     ) from None
 
 __all__ = ["instrument", "uninstrument"]
+
+load_later(globals())

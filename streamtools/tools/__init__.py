@@ -43,5 +43,4 @@ _LAZY = {
 }
 """Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
 
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-    __getattr__, __dir__ = load_later(__name__, _LAZY)
+load_later(globals(), _LAZY, PostgresLedger="psycopg", RedisLedger="redis")

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 import streamtools
-from streamtools import errors
 from streamtools.events import UI_EVENTS
 from tests.support.readme import ROOT
 
@@ -66,16 +65,15 @@ def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
     """Yield a line for each public class and function that was not `seen`, and lines for all other names. The reference
     lists events.
     """
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     others, shared = list[str](), list[str]()
-    for name in getattr(module, "__all__", own):
+    for name in module.__all__:
         value = getattr(module, name)
         if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS:
             continue
         if module is not streamtools and getattr(streamtools, name, None) is value:
             shared.append(f"`{name}`")
-        elif value in seen or (module is errors and not (isinstance(value, type) and issubclass(value, Exception))):
-            continue  # functions that check arguments are not public
+        elif value in seen:
+            continue
         elif not isinstance(value, type) and not inspect.isroutine(value):
             others.append(f"`{name}`")
         else:

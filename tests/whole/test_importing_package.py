@@ -89,11 +89,30 @@ from importlib import import_module
 modules = {{import_module(package): names for package, names in {LAZY}.items()}}
 for module, names in modules.items():
     assert not names & vars(module).keys(), names & vars(module).keys()
-    assert {{*module.__all__, "__all__"}} <= {{*dir(module)}}
+    assert {{*module.__all__}} <= {{*dir(module)}}
     assert not hasattr(module, "nothing")
 assert [] == [name for module in modules for name in module.__all__ if getattr(module, name, None) is None]
 """
     modules_after(told)
+
+
+def test_completion_lists_only_public_names() -> None:
+    """`dir` lists `__all__` and the public submodules, without names that need an extra that is not installed."""
+    modules_after("""
+import streamtools, sys
+assert {*dir(streamtools)} - {*streamtools.__all__} == {
+    "errors", "gateway", "history", "parsing", "recording", "runs", "telemetry", "testing", "tools"
+}
+assert {*dir(streamtools.outputs)} - {*streamtools.outputs.__all__} == {"asgi"}
+for module in ("events", "errors", "parsing", "recording", "rules", "sources", "tools", "runs"):
+    names = {*dir(getattr(streamtools, module))}
+    assert not names & {"annotations", "load_later", "check_calls", "check_word", "msgspec", "Any"}, (module, names)
+assert "Runs" in dir(streamtools.runs) and streamtools.outputs.asgi.read_body
+sys.modules["psycopg"] = sys.modules["starlette"] = None
+from streamtools.tools import *
+assert "MemoryLedger" in vars() and "PostgresLedger" not in {*vars(), *dir(streamtools.tools)}
+assert "asgi" not in dir(streamtools.outputs)
+""")
 
 
 def test_the_first_tool_imports_models_of_pydantic(imported: set[str]) -> None:

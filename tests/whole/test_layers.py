@@ -31,13 +31,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "observing": {"calls"},
     "json_values": {"errors", "limits"},
     "calls": VALUES,
-    "events": {"errors", "json_values", "calls"},
+    "events": {"errors", "json_values", "loading", "calls"},
     "rules": {"errors", "loading"},
     # stages without imports of each other
     "sources": {*VOCABULARY, "loading", "logs", "sources.read_pace"},
     "sources.read_pace": (),
     "typed": {"logs"},
-    "parsing": {*VOCABULARY, "rules"},
+    "parsing": {*VOCABULARY, "loading", "rules"},
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "loading", "rules"},
     # modules that build on them, each on those above
@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("events", "outputs", "recording", "serving", "gateway", "gateway.metrics", "gateway.delivery")
     },
     "runs": {"loading", "serving", "stream"},
-    "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
+    "telemetry": {"errors", "loading", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
     # programs, and help for tests of applications
     "apps.web": {
         "tools",
