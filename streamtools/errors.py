@@ -146,15 +146,18 @@ class Code(StrEnum):
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
     """Return the most similar known name, or None. Upper and lower case, and the order of letters, may differ.
 
-    `cutoff` is the least similarity, from 0 to 1.
+    `cutoff` is the least similarity, from 0 to 1. Of equally similar names, the first is returned.
     """
-    from difflib import get_close_matches  # imported here because it is rarely needed
+    from difflib import SequenceMatcher  # imported here because it is rarely needed
 
-    by_lowercase = {one.lower(): one for one in known}
-    letters = sorted(name.lower())
-    matches = get_close_matches(name.lower(), by_lowercase, 1, cutoff)
-    matches += (one for one in by_lowercase if sorted(one) == letters)
-    return by_lowercase[matches[0]] if matches else None
+    matcher, letters = SequenceMatcher(b=name.lower()), sorted(name.lower())
+
+    def similarity(one: str) -> float:
+        matcher.set_seq1(one.lower())
+        return 1 if sorted(one.lower()) == letters else matcher.ratio()
+
+    best = max(known, key=similarity, default="")
+    return best if similarity(best) >= cutoff else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

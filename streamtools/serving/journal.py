@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.errors import AsyncOnly
-from streamtools.events import Done, Start, UIEvent
+from streamtools.events import Done, Start, UIEvent, explain_attribute
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
@@ -195,7 +195,8 @@ class Attachment(AsyncOnly):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        explain_attribute(error)
         await self.detach()
 
     def __aiter__(self) -> Self:

@@ -153,7 +153,7 @@ class Driver:
         `begin` is called once, after the stream has been entered and before the first event. `take` gets each event,
         and returns True to end the reading. `finish` is called before the stream is left, even if reading has failed,
         but not after an exception of `begin`. `Driver.cancel` also cancels this call. An exception of the events or of
-        `take` is raised after `finish`.
+        `take` is raised after `finish`, in place of an exception of `finish`.
         """
         with self._drive_scope:
             async with self.stream as events:
@@ -181,7 +181,10 @@ class Driver:
                             fault = error
                     with anyio.CancelScope(shield=True) as self.scope:
                         if finish is not None:
-                            await finish()
+                            try:
+                                await finish()
+                            except Exception as error:  # possibly a consequence of the first exception, which is raised
+                                fault = fault or error
                     if fault is not None:
                         raise fault
                 finally:

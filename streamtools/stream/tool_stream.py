@@ -36,7 +36,7 @@ from streamtools.errors import (
     check_names,
     check_word,
 )
-from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
+from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, explain_attribute, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
@@ -390,6 +390,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     ) -> None:
         assert self._tasks is not None
         assert self._scope is not None
+        explain_attribute(error)
         if not self._buffer.is_closed:
             self._scope.cancel()
         if anyio.get_current_task().id != self._task_id:  # on trio, leaving the group here would wait forever

@@ -170,7 +170,8 @@ def test_a_long_key_is_not_compared() -> None:
     cached = _similar.cache_info().currsize
     refuse_misspelled_keys({"role": "user", "content": "x", "content" * 9: "x"})
     assert _similar.cache_info().currsize == cached
-    assert _similar("contnt", "message") == "content"
+    for wrong in ("contnt", "contnet", "contet", "contents"):
+        assert _similar(wrong, "message") == "content"
 
 
 def test_deep_nesting_needs_no_recursion() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import Any
 
 import anyio
@@ -102,6 +103,9 @@ async def test_a_function_that_always_raises() -> None:
 
     messages, error = await respond(stream(Text("a")), format=outputs.custom(fail))
     assert ([], ZeroDivisionError) == (messages, type(error))
+    read: Any = attrgetter("text")
+    messages, error = await respond(stream(Text("a"), Start("r")), format=outputs.custom(read))
+    assert "'Start' object has no attribute 'text'" == str(error), "not that of the `error` event that follows"
 
 
 async def test_a_cancelled_run_and_its_second_reader() -> None:

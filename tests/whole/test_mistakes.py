@@ -241,6 +241,14 @@ async def test_awaited_expressions_say_what_to_write() -> None:
     async with chat(ScriptedModel(["x"]), QUESTION) as events:
         with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
             [item async for item in events.items(Completion)]
+    for name, note in (
+        ("text", 'write `if event.type == "text":` first'),
+        ("txt", "attributes of this event are run_id"),
+    ):
+        with pytest.raises(AttributeError, match=f"'Start' object has no attribute '{name}'") as caught:
+            async with chat(ScriptedModel(["x"]), QUESTION) as events:
+                [getattr(event, name) async for event in events]
+        assert note in caught.value.__notes__[0]
 
 
 MODULES = (
@@ -407,6 +415,10 @@ async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> N
     assert "answers_are_fragments answers_are_fragments" == logged()
     read_messages([{"role": "user", "content": 5}])
     assert "content_of_other_type" == logged()
+    read_messages([{"role": "user", "content": "x", "contents": "y", "rolle": "z"}])
+    assert "unknown_key unknown_key" == logged()
+    read_messages([{"role": "user", "content": [{"type": "txt", "text": "x"}]}])
+    assert "unknown_part_type" == logged()
     read_messages([{"role": "tool", "tool_call_id": "x", "content": 5}])
     assert not logged()
 
