@@ -9,24 +9,26 @@ from streamtools.errors import CheckedStruct, check_number
 
 
 class Limits(CheckedStruct, frozen=True, kw_only=True):
-    """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored."""
+    """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored.
+
+    - `call`: the maximum number of characters of one call, including its markers.
+    - `depth`: the maximum nesting depth of JSON.
+    - `digits`: the maximum number of digits of one JSON number.
+    - `values`: the maximum number of values in one JSON text.
+    - `calls`: the maximum number of calls in one turn.
+    - `frame`: the maximum number of bytes of one SSE event or NDJSON line. It is large because Latitude repeats the
+      whole conversation in each event.
+    - `text`: the maximum number of stored characters of one turn. They are compared with the whole text if the provider
+      sends it at the end.
+    """
 
     call: int = 2 * 1024 * 1024
-    """Maximum number of characters of one call, including its markers."""
     depth: int = 64
-    """Maximum nesting depth of JSON."""
     digits: int = 300
-    """Maximum number of digits of one JSON number."""
     values: int = 100_000
-    """Maximum number of values in one JSON text."""
     calls: int = 32
-    """Maximum number of calls in one turn."""
     frame: int = 16 * 1024 * 1024
-    """Maximum number of bytes of one SSE event or NDJSON line. It is large because Latitude repeats the whole
-    conversation in each event."""
     text: int = 16 * 1024 * 1024
-    """Maximum number of stored characters of one turn. They are compared with the whole text if the provider sends it
-    at the end."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

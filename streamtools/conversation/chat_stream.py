@@ -67,7 +67,9 @@ class Chat(ToolStream):
 
     `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
     the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues a lost run that began with
-    the same `messages`. The other parameters are those of `ToolStream`.
+    the same `messages`. `tools` is a registry, tools, or plain functions. The other parameters are `dialects`,
+    `native_tool_calls`, `tool_choice`, `output`, `guards`, `resume`, `run_id`, `parser`, `runner`, `approvals` and
+    `text`; see `StreamOptions`.
 
     After an answer with calls, the chat sends the results of the calls to the model. The next answer is the next step.
     With `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that

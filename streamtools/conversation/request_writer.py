@@ -21,18 +21,19 @@ log = Logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions(Checked):
-    """Options for every request of a chat. Raises ValueError or TypeError for a value that is not allowed."""
+    """Options for every request of a chat. Raises ValueError or TypeError for a value that is not allowed.
+
+    - `body`: fields that are merged into the body of each request.
+    - `teach`: whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False.
+    - `few_shot`: whether the prompt also contains example calls, which help base models. True generates the examples
+      from the tools. A sequence holds custom examples.
+    - `emulation`: whether a separate request asks the model which tools to call. This is for models that make no calls.
+    """
 
     body: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that are merged into the body of each request."""
     teach: Literal["auto", "always", "never"] = "auto"
-    """Whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False."""
     few_shot: bool | Sequence[Example] = False
-    """Whether the prompt also contains example calls, which help base models.
-
-    True generates the examples from the tools. A sequence holds custom examples."""
     emulation: Mode | Emulation = "off"
-    """Whether a separate request asks the model which tools to call. This is for models that make no calls."""
 
     def __post_init__(self) -> None:
         check_methods("body", self.body, 'a dict, such as {"temperature": 0}', "keys")

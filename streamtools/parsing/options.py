@@ -21,43 +21,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ParserOptions(Checked):
-    """The options that control how text is read. The defaults fit a model that learned its dialect from the prompt."""
+    """The options that control how text is read. The defaults fit a model that learned its dialect from the prompt.
+
+    - `in_reasoning`: whether the prompt template has already opened the reasoning, so that the text starts inside it.
+    - `call_deltas`: whether `call-delta` events report arguments while they arrive, as pieces of their JSON.
+    - `call_partials`: whether `partial` events with the call's id report arguments while they arrive, as parsed values.
+    - `reasoning`: where tags such as `<think>` begin reasoning. `start`: at the start of the text and after a call.
+      `anywhere`: everywhere except in code. `off`: nowhere.
+    - `on_malformed`: how a malformed call is reported. `error`: by an `error` event, and its text is hidden. `text`: by
+      a `warning` event, and its text is shown.
+    - `after_call`: what happens to text after a call, where weak models invent the tool's result. `show`: it is shown.
+      `hide`: it is hidden. `stop`: the answer ends.
+    - `in_code`: whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect
+      decides.
+    - `strict`: whether raw control characters inside JSON strings are an error. By default they are accepted. No other
+      repair is on by default.
+    - `repair`: whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off
+      is never repaired.
+    - `calls_at`: where dialects without a marker find calls. `start`: only at the start of a message and directly after
+      a call. `anywhere`: also after prose. Even then, a call in a Markdown fence or in Python syntax must begin a line.
+    - `trim`: whether white space next to a call is removed from the visible text.
+    - `keep_markup`: whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold
+      every character that was read, except characters over a limit.
+    - `limits`: the size limits for the text of a model.
+    - `new_id`: a function that returns a new call id. A deterministic function makes replays repeatable.
+    """
 
     in_reasoning: bool = False
-    """Whether the prompt template has already opened the reasoning, so that the text starts inside it."""
     call_deltas: bool = False
-    """Whether `call-delta` events report arguments while they arrive, as pieces of their JSON."""
     call_partials: bool = False
-    """Whether `partial` events with the call's id report arguments while they arrive, as parsed values."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
-    """Where tags such as `<think>` begin reasoning. `start`: at the start of the text and after a call. `anywhere`:
-    everywhere except in code. `off`: nowhere."""
     on_malformed: Literal["error", "text"] = "error"
-    """How a malformed call is reported. `error`: by an `error` event, and its text is hidden. `text`: by a `warning`
-    event, and its text is shown."""
     after_call: Literal["show", "hide", "stop"] = "show"
-    """What happens to text after a call, where weak models invent the tool's result. `show`: it is shown. `hide`: it is
-    hidden. `stop`: the answer ends."""
     in_code: Literal["text", "call"] | None = None
-    """Whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect decides."""
     strict: bool = False
-    """Whether raw control characters inside JSON strings are an error. By default they are accepted. No other repair is
-    on by default."""
     repair: bool = False
-    """Whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off is never
-    repaired."""
     calls_at: Literal["start", "anywhere"] = "start"
-    """Where dialects without a marker find calls. `start`: only at the start of a message and directly after a call.
-    `anywhere`: also after prose. Even then, a call in a Markdown fence or in Python syntax must begin a line."""
     trim: bool = False
-    """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False
-    """Whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold every
-    character that was read, except characters over a limit."""
     limits: Limits = DEFAULT_LIMITS
-    """The size limits for the text of a model."""
     new_id: IdFactory = new_call_id
-    """A function that returns a new call id. A deterministic function makes replays repeatable."""
 
     def __post_init__(self) -> None:
         check_kind("limits", self.limits, Limits)
@@ -69,16 +72,18 @@ class ParserOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ParserOptions):
-    """All options of a `Parser`. They control how text is read, and how the visible text is changed."""
+    """All options of a `Parser`. They control how text is read, and how the visible text is changed.
+
+    - `text_rules`: rules that find parts of the visible text, and replace, remove or mark them. Create rules with the
+      functions of `streamtools.rules`.
+    - `rules_in_reasoning`: whether the rules also apply to reasoning. A match cannot span text and reasoning.
+    - `history`: the text in the history that is sent back to the model. `as_written`: the model's original text.
+      `as_shown`: the text after the rules.
+    """
 
     text_rules: Sequence[Rule] = ()
-    """Rules that find parts of the visible text, and replace, remove or mark them. Create rules with the functions of
-    `streamtools.rules`."""
     rules_in_reasoning: bool = False
-    """Whether the rules also apply to reasoning. A match cannot span text and reasoning."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """The text in the history that is sent back to the model. `as_written`: the model's original text. `as_shown`: the
-    text after the rules."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,16 +26,18 @@ Decisions: TypeAlias = Mapping[str, Decision | bool]
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalOptions(Checked):
-    """Options for calls that need a decision. Raises ValueError for a value that is not allowed."""
+    """Options for calls that need a decision. Raises ValueError for a value that is not allowed.
+
+    - `ask`: with `"later"`, the run ends while the calls are pending, and another run continues with `resume`. With
+      `"now"`, the run waits for `approve`, `deny` or `answer`.
+    - `timeout`: the time in seconds after which an undecided call is denied. None means five minutes for `"now"` and a
+      day for `"later"`. `math.inf` means no limit but the ledger's `keep`.
+    - `decisions`: maps call ids to decisions about the calls of the suspension in `resume`.
+    """
 
     ask: Literal["later", "now"] = "later"
-    """With `"later"`, the run ends while the calls are pending, and another run continues with `resume`. With `"now"`,
-    the run waits for `approve`, `deny` or `answer`."""
     timeout: float | None = None
-    """The time in seconds after which an undecided call is denied. None means five minutes for `"now"` and a day for
-    `"later"`. `math.inf` means no limit but the ledger's `keep`."""
     decisions: Decisions = field(default_factory=dict)
-    """Maps call ids to decisions about the calls of the suspension in `resume`."""
 
     def __post_init__(self) -> None:
         check_number("timeout", self.timeout, optional=True)
@@ -51,21 +53,23 @@ class ApprovalOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Checked):
-    """Options for the text of the model. Raises ValueError or TypeError for a value that is not allowed."""
+    """Options for the text of the model. Raises ValueError or TypeError for a value that is not allowed.
+
+    - `rules`: rules from `streamtools.rules`, which replace, remove or mark parts of the visible text.
+    - `rules_in_reasoning`: True if the rules also apply to reasoning, separately from the text.
+    - `rules_in_arguments`: True if the rules also apply to the call arguments in events. Tools get the original
+      arguments. If True, there are no `call-delta` events.
+    - `judge`: a `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops,
+      and its remaining calls do not run.
+    - `history`: the text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"`
+      is the text after the rules.
+    """
 
     rules: Sequence[Rule] = ()
-    """Rules from `streamtools.rules`, which replace, remove or mark parts of the visible text."""
     rules_in_reasoning: bool = False
-    """True if the rules also apply to reasoning, separately from the text."""
     rules_in_arguments: bool = False
-    """True if the rules also apply to the call arguments in events. Tools get the original arguments. If True, there
-    are no `call-delta` events."""
     judge: TextJudge | None = None
-    """A `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops, and its
-    remaining calls do not run."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """The text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"` is the text
-    after the rules."""
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules)
@@ -74,13 +78,15 @@ class TextOptions(Checked):
 
 @dataclass(frozen=True)
 class OutputOptions(Checked):
-    """The type of the answer, and the number of retries if the answer does not have this type."""
+    """The type of the answer, and the number of retries if the answer does not have this type.
+
+    - `type`: the type of the answer: a pydantic model, a dataclass, a TypedDict, another type, or a JSON schema.
+    - `retries`: how often a chat asks the model again after an answer that does not have this type.
+    """
 
     type: Any
-    """The type of the answer: a pydantic model, a dataclass, a TypedDict, another type, or a JSON schema."""
     _: KW_ONLY
     retries: int = 0
-    """How often a chat asks the model again after an answer that does not have this type."""
 
     def __post_init__(self) -> None:
         check_number("retries", self.retries, 0, whole=True)
@@ -104,7 +110,20 @@ def output_type(kind: Any) -> OutputType | None:
 
 
 class StreamOptions(TypedDict, total=False):
-    """Annotates `**options` that a function passes to `ToolStream`."""
+    """The options that `ToolStream` and `chat` share. Annotates `**options` that a function passes to one of them.
+
+    - `dialects`: the notations of calls in text that are read: a name, a list of names, `"auto"`, or `()` for none.
+    - `native_tool_calls`: True if the model makes native calls, False if not, and None if that is unknown.
+    - `tool_choice`: `"auto"`, `"none"`, `"required"` or the name of a tool. It is checked before a call runs.
+    - `output`: the type of the answer, such as a pydantic model or a JSON schema, or an `OutputOptions`.
+    - `guards`: the `Guards` that limit the run, or a `GuardTracker` that several streams share.
+    - `resume`: the `suspension` of the run that continues, or its JSON, or a decided `Run`.
+    - `run_id`: the id of the run. By default, the stream makes one.
+    - `parser`: a `ParserOptions`, with the options for reading text.
+    - `runner`: a `RunnerOptions`, with the options for running tools, such as a timeout or a ledger.
+    - `approvals`: an `ApprovalOptions`, or the decisions about the calls in `resume`: a mapping of call ids.
+    - `text`: a `TextOptions`, with rules for the visible text.
+    """
 
     dialects: Dialects
     native_tool_calls: bool | None

@@ -29,25 +29,27 @@ class Guards(Checked):
     """The limits of one run. None means no limit.
 
     Raises ValueError for a limit that is not a positive number, and for `repeated_calls=1`.
+
+    - `repeated_calls`: after this number of consecutive calls with the same name and arguments, the run stops. The last
+      of them does not run (`repeated_call`).
+    - `calls_per_turn`: the maximum number of calls that run in one turn. Further calls do not run (`call_limit`).
+    - `calls`: the maximum number of calls that run in the whole run. Further calls do not run (`call_limit`).
+    - `failed_turns`: the number of consecutive turns in which every call failed or was malformed, after which the run
+      stops (`failed_turns`). Turns without calls, and turns in which all calls were denied or cancelled, are ignored.
+    - `tokens`: the maximum number of tokens of all turns, as reported by the provider. After that, no call runs
+      (`token_limit`).
+    - `seconds`: the maximum duration of the run, in seconds. After that, the run stops immediately (`time_limit`).
+    - `size`: the maximum number of characters of text, reasoning and calls in one stream. After that, the run stops
+      within a few hundred events (`size_limit`).
     """
 
     repeated_calls: int | None = 5
-    """After this number of consecutive calls with the same name and arguments, the run stops. The last of them does not
-    run (`repeated_call`)."""
     calls_per_turn: int | None = 32
-    """Maximum number of calls that run in one turn. Further calls do not run (`call_limit`)."""
     calls: int | None = 100
-    """Maximum number of calls that run in the whole run. Further calls do not run (`call_limit`)."""
     failed_turns: int | None = 3
-    """Number of consecutive turns in which every call failed or was malformed, after which the run stops
-    (`failed_turns`). Turns without calls, and turns in which all calls were denied or cancelled, are ignored."""
     tokens: int | None = None
-    """Maximum number of tokens of all turns, as reported by the provider. After that, no call runs (`token_limit`)."""
     seconds: float | None = None
-    """Maximum duration of the run, in seconds. After that, the run stops immediately (`time_limit`)."""
     size: int | None = 16 * 1024 * 1024
-    """Maximum number of characters of text, reasoning and calls in one stream. After that, the run stops within a few
-    hundred events (`size_limit`)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -148,25 +148,30 @@ The function is called before the interface receives the closing events of the c
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerOptions(Checked):
-    """Options for running tools. Raises ValueError for a value that is out of range."""
+    """Options for running tools. Raises ValueError for a value that is out of range.
+
+    - `execute`: when calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete,
+      if it is native (with `native_tool_calls=False`: in text). `"never"`: all calls stay `pending`.
+    - `concurrency`: the maximum number of tools that run at the same time.
+    - `timeout`: the time limit in seconds for each tool that does not set `timeout`.
+    - `state`: an object for the tools, such as the user of the request. It is the `state` of each `ToolContext`.
+    - `result_limit`: the model gets an excerpt of a result with more characters. Events hold the whole result. None
+      means no limit.
+    - `on_result`: called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are only
+      logged.
+    - `ledger`: a store for calls and their outcomes. It prevents a call from running twice.
+    - `self_contained`: True if the source is an agent that executes its tools itself. The stream then rejects each call
+      of the agent.
+    """
 
     execute: Literal["completed", "eager", "never"] = "completed"
-    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete, if it is
-    native (with `native_tool_calls=False`: in text). `"never"`: all calls stay `pending`."""
     concurrency: int = 8
-    """The maximum number of tools that run at the same time."""
     timeout: float = 60.0
-    """The time limit in seconds for each tool that does not set `timeout`."""
     state: Any = None
-    """An object for the tools, such as the user of the request. It is the `state` of each `ToolContext`."""
     result_limit: int | None = RESULT_LIMIT
-    """The model gets an excerpt of a result with more characters. Events hold the whole result. None means no limit."""
     on_result: OnToolResult | None = None
-    """Called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are only logged."""
     ledger: CallLedger | None = None
-    """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
-    """True if the source is an agent that executes its tools itself. The stream then rejects each call of the agent."""
 
     def __post_init__(self) -> None:
         check_number("concurrency", self.concurrency, 1, whole=True)

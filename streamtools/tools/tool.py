@@ -52,38 +52,43 @@ _REASONS = {
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of a tool."""
+    """The options of a tool.
+
+    - `name`: the name for the model: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`. Default: the name of the
+      function.
+    - `description`: the description for the model. Default: the docstring up to its first section.
+    - `parameters`: a JSON schema of the arguments, or a parameter list in the format of Latitude's `toolClients`. The
+      function must then take one dict of arguments.
+    - `timeout`: the timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no
+      timeout.
+    - `sequential`: whether the tool must run alone, while no other tool runs. Default: False.
+    - `neutralize`: whether a result is neutralized if it is sent to the model as a user message: text that looks like a
+      call is changed. If the model repeats such a result, no call is then parsed from it. Default: True.
+    - `requires_approval`: whether each call needs approval, or a function that returns this for the arguments of a
+      call. The function may be async. It gets the values that the tool would get: validated, and with the defaults of
+      the tool's parameters.
+    - `trust`: what happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted
+      them from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default:
+      they run.
+    - `idempotent`: whether a call may run again with the same `ToolContext.call_id` if a crash has left its outcome
+      unknown. The tool can pass this id on as an idempotency key. With False, the default, the model gets the error
+      `outcome_unknown`.
+    - `client`: whether calls are executed elsewhere, for example in the front end. The function then never runs. Its
+      signature only declares the arguments and the result.
+    - `examples`: examples of arguments. They are validated, and sent to the model together with the schema.
+    """
 
     name: str | None
-    """The name for the model: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`. Default: the name of the function."""
     description: str | None
-    """The description for the model. Default: the docstring up to its first section."""
     parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    """A JSON schema of the arguments, or a parameter list in the format of Latitude's `toolClients`. The function must
-    then take one dict of arguments."""
     timeout: float | None
-    """The timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no timeout."""
     sequential: bool
-    """Whether the tool must run alone, while no other tool runs. Default: False."""
     neutralize: bool
-    """Whether a result is neutralized if it is sent to the model as a user message: text that looks like a call is
-    changed. If the model repeats such a result, no call is then parsed from it. Default: True."""
     requires_approval: RequiresApproval
-    """Whether each call needs approval, or a function that returns this for the arguments of a call. The function may
-    be async. It gets the values that the tool would get: validated, and with the defaults of the tool's parameters."""
     trust: Trust
-    """What happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted them
-    from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they
-    run."""
     idempotent: bool
-    """Whether a call may run again with the same `ToolContext.call_id` if a crash has left its outcome unknown. The
-    tool can pass this id on as an idempotency key. With False, the default, the model gets the error
-    `outcome_unknown`."""
     client: bool
-    """Whether calls are executed elsewhere, for example in the front end. The function then never runs. Its signature
-    only declares the arguments and the result."""
     examples: Sequence[Mapping[str, Any]]
-    """Examples of arguments. They are validated, and sent to the model together with the schema."""
 
 
 class Tool(Generic[P, R]):

@@ -85,6 +85,8 @@ class OpenAIChat(HTTPModel):
 
     The option `stream_options` requests the token usage at the end of the stream. If a server refuses this option,
     remove it with `stream_options=None`.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "openai"
@@ -106,6 +108,8 @@ class OpenAIResponses(HTTPModel):
 
     With `background=True`, the provider continues a response after its reader has disconnected. A process that
     continues a lost run then reads this response, and does not request the answer again.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "responses"
@@ -133,7 +137,10 @@ class OpenAIResponses(HTTPModel):
 
 
 class AnthropicMessages(HTTPModel):
-    """A model that is called at `/v1/messages`, with the key in `ANTHROPIC_API_KEY`."""
+    """A model that is called at `/v1/messages`, with the key in `ANTHROPIC_API_KEY`.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    """
 
     format = "anthropic"
     _default_base_url = "https://api.anthropic.com"
@@ -173,6 +180,8 @@ class GeminiChat(HTTPModel):
     """A model of Google's Gemini API, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
     The key is sent in a header and is never part of the URL.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "gemini"
@@ -204,6 +213,8 @@ class GeminiInteractions(HTTPModel):
 
     By default, each request contains the whole history. With `previous_id=True`, a request names the last interaction
     and contains only the messages after it. With `store=False`, Google stores no interactions.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "interactions"
@@ -241,6 +252,8 @@ class CohereChat(HTTPModel):
     """A model that is called at Cohere's `/v2/chat`, with the key in `CO_API_KEY` or `COHERE_API_KEY`.
 
     Cohere's `tool_choice` cannot name a tool. If a tool choice names a tool, the request contains only that tool.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "cohere"
@@ -262,6 +275,8 @@ class OllamaChat(HTTPModel):
 
     Ollama has no `tool_choice`. For the tool choice `none`, the request contains no tools. If the tool choice names a
     tool, the request contains only that tool. The tool choice `required` does not change the request.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "ollama"
@@ -329,6 +344,8 @@ class BedrockConverse(HTTPModel):
 
     Converse has no tool choice `none`. For this tool choice, the request contains the tools only if the history
     contains calls, because Converse would refuse calls without their tools.
+
+    `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
 
     format = "bedrock"
