@@ -103,15 +103,26 @@ async def test_reads_that_do_not_wait(clock: Clock, how: str) -> None:
 
 
 async def test_httpx_aiohttp(clock: Clock) -> None:
-    """Its response does not show the connection, so each read of the response waits."""
-    network, pace = Network(clock), ReadPace()
-    body = SimpleNamespace(_stream=SimpleNamespace(_aiohttp_response=None))
+    """Its response does not show the stream of the connection, so the reads of the response wait, and the transport."""
+    network, pace, changes = Network(clock), ReadPace(), list[tuple[str, float]]()
+    transport = SimpleNamespace(
+        pause_reading=lambda: changes.append(("pause", clock.now)),
+        resume_reading=lambda: changes.append(("resume", clock.now)),
+    )
+    answer = SimpleNamespace(connection=SimpleNamespace(transport=transport))
+    body = SimpleNamespace(_stream=SimpleNamespace(_aiohttp_response=answer))
     read = pace.open(SimpleNamespace(extensions={"http_version": b"HTTP/1.1"}, stream=body), network.receive)
     pace.set_rate(1, 30)
     for _ in range(3):
         await read()
+    answer.connection = None  # the last bytes have arrived
+    await read()
+    pace.close()
+    await read()
 
-    assert 3 == len({int(time / SLOT + 1e-3) for time in network.times})
+    assert 4 == len({int(time / SLOT + 1e-3) for time in network.times})
+    assert ["pause", "resume"] * 3 == [change for change, _ in changes]
+    assert [time for change, time in changes if change == "resume"] == network.times[:3]
 
 
 async def test_a_response_of_httpx(clock: Clock) -> None:
