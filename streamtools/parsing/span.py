@@ -47,7 +47,40 @@ _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]',
 
 
 class Span(Reader):
-    """The text of one span and the calls in it. The grammar of one dialect reads the text."""
+    """The text of one span and the calls in it. The grammar of one dialect reads the text.
+
+    A grammar is a generator function. Each read is a `yield from`, and waits until enough text has arrived. It reads a
+    text or a `Pattern` that follows (`accept`, `choose`, `expect`), a word (`word`), text up to an end (`until`,
+    `content`, `recover_at`), or JSON (`arguments`, `json`). A read of JSON returns `ENDED`, `BROKEN`, or `OPEN` if the
+    answer has ended inside of it. The grammar ends with `close()`, or with the code of an error if the call is broken
+    or cut off. A marker consists of texts, and of `Some`, `OneOf`, `Maybe`, `SPACES`, `BLANKS` and `LINE_END`.
+
+    >>> import json
+    >>> from streamtools import parse
+    >>> from streamtools.parsing import ENDED, SPACES, Dialect, Opener, Some
+    >>> name = "a-z_"  # the characters of a name, as in a regular expression
+    >>> def read_call(span):
+    ...     span.set_name((yield from span.word(name)))
+    ...     yield from span.accept(")")  # the marker ensures that it follows
+    ...     state = yield from span.arguments()
+    ...     yield from span.peek()  # skips white space
+    ...     if state is ENDED and (yield from span.accept("END")):
+    ...         span.close()
+    ...     elif state is OPEN or span.at_end_in("END"):  # the answer ends inside of the call
+    ...         span.close(Code.TRUNCATED)
+    ...     else:
+    ...         yield from span.recover_at(Closing("END", blank_line=True))
+    ...         span.close(Code.INVALID_JSON)
+    >>> own = Dialect(
+    ...     id="own",
+    ...     openers=(Opener(("CALL(",), read_call, ahead=(Some(name, 1, 64), ")", SPACES, "{")),),
+    ...     write_call=lambda name, arguments: f"CALL({name}){json.dumps(arguments)}END",
+    ...     reserved=("CALL(",),
+    ... )
+    >>> answer = parse('CALL(now){"zone": "UTC"}END and CALL(now){"zone": UTC}END, done.', dialects=own)
+    >>> print(answer.content, "|", answer.calls[0].arguments, answer.errors[0].code)
+     and , done. | {'zone': 'UTC'} invalid_json
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""Rules for the visible text of a model: `text_rules=[rules.email(), rules.replace("secret", "…"), rules.stop("END")]`.
+"""Rules for the visible text of a model: `chat(…, text=TextOptions(rules=[rules.email(), rules.stop("END")]))`.
+
+`parse` and `Parser` take them as `text_rules=[…]`.
 
 A rule finds the same matches wherever the text is cut into deltas. The action of the rule defines what happens to a
 match: it is replaced, removed, or reported by an event, or it ends the turn. Only text that may still become a match is

@@ -62,20 +62,17 @@ class ToolOptions(TypedDict, total=False):
     - `timeout`: the timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no
       timeout.
     - `sequential`: whether the tool must run alone, while no other tool runs. Default: False.
-    - `neutralize`: whether a result is neutralized if it is sent to the model as a user message: text that looks like a
-      call is changed. If the model repeats such a result, no call is then parsed from it. Default: True.
-    - `requires_approval`: whether each call needs approval, or a function that returns this for the arguments of a
-      call. The function may be async. It gets the values that the tool would get: validated, and with the defaults of
-      the tool's parameters.
-    - `trust`: what happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted
-      them from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default:
-      they run.
-    - `idempotent`: whether a call may run again with the same `ToolContext.call_id` if a crash has left its outcome
-      unknown. The tool can pass this id on as an idempotency key. With False, the default, the model gets the error
-      `outcome_unknown`.
-    - `client`: whether calls are executed elsewhere, for example in the front end. The function then never runs. Its
-      signature only declares the arguments and the result.
-    - `examples`: examples of arguments. They are validated, and sent to the model together with the schema.
+    - `neutralize`: whether text that looks like a call is changed in a result that the model gets as a user message. If
+      the model repeats it, it makes no call. Default: True.
+    - `requires_approval`: whether each call needs approval. Or a function, async or not, that returns this for the
+      validated arguments, with the defaults of the tool's parameters. Default: False.
+    - `trust`: what happens to calls in text whose marker has no nonce, which the model may have quoted. `"native"`
+      refuses them, `"approved"` requires approval. `"text"`, the default, runs them.
+    - `idempotent`: whether a call may run again, with the same `ToolContext.call_id`, if a crash has left its outcome
+      unknown. With False, the default, the model gets the error `outcome_unknown`.
+    - `client`: whether calls are executed elsewhere, such as in the front end. The function then only declares the
+      arguments and the result. Default: False.
+    - `examples`: examples of arguments, which are validated, and sent to the model with the schema.
     """
 
     name: str | None

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 from streamtools import (
     ApprovalOptions,
@@ -29,6 +29,7 @@ from streamtools import (
 )
 from streamtools.conversation import RequestOptions
 from streamtools.events import UI_EVENTS
+from streamtools.tools import ToolOptions
 from streamtools.tools.guards import Guards
 from streamtools.tools.runner import RESULT_LIMIT
 
@@ -101,20 +102,26 @@ def write_list(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def attributes(kind: type) -> dict[str, tuple[str, str, str]]:
-    """Return annotation, value and docstring of each attribute in the source of a class."""
+    """Return annotation, value and meaning of each attribute in the source of a class.
+
+    The meaning is the docstring of the attribute, or its item of the list in the docstring of the class.
+    """
+    items = re.findall(r"^- `(\w+)`: (.*(?:\n  .*)*)", inspect.cleandoc(kind.__doc__ or ""), re.MULTILINE)
+    listed = {name: doc[0].upper() + doc[1:] for name, doc in items}
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    found, is_typed_dict = {}, is_typeddict(kind)
     for statement, doc in zip(body.body, [*body.body[1:], None], strict=True):
         match statement:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value) if value or is_typed_dict:
                 written = ast.unparse(annotation)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 written = ""
             case _:
                 continue
         said = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)
-        found[name] = (written, ast.unparse(value).replace("'", '"'), doc.value.value if said else "")  # type: ignore[union-attr]
+        default = ast.unparse(value).replace("'", '"') if value else ""
+        found[name] = (written, default, doc.value.value if said else listed.get(name, ""))  # type: ignore[union-attr]
     return {name: (written, value, " ".join(doc.split())) for name, (written, value, doc) in found.items()}
 
 
@@ -180,6 +187,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "runner": lambda: options_table(RunnerOptions),
     "approvals": lambda: options_table(ApprovalOptions),
     "text": lambda: options_table(TextOptions),
+    "tool": lambda: options_table(ToolOptions),
     "output": lambda: options_table(OutputOptions),
     "request": lambda: options_table(RequestOptions),
     "limits": limits_table,

@@ -69,15 +69,12 @@ def _reader(dialect: str) -> str:
 def table() -> str:
     """Return the table, and the dialects that are not read."""
     readers = {dialect: _reader(dialect) for dialect in with_tokens()}
-    rows = [
-        [
-            f"[`{dialect}`](dialects.md#{dialect})",
-            f"`` {remainder(dialect).replace(chr(10), '⏎').replace('|', chr(92) + '|')} ``",
-            reader,
-        ]
-        for dialect, reader in readers.items()
-        if reader
-    ]
+    links: dict[tuple[str, str], list[str]] = {}
+    for dialect, reader in readers.items():
+        if reader:
+            shown = remainder(dialect).strip(" ").replace("\n", "⏎").replace("|", "\\|")
+            links.setdefault((f"`` {shown} ``", reader), []).append(f"[`{dialect}`](dialects.md#{dialect})")
+    rows = [[", ".join(names), *row] for row, names in links.items()]
     unread = textwrap.fill(f"Not read: {', '.join(f'`{each}`' for each in readers if not readers[each])}.", 120)
     return write_table(["dialect", "what remains of a call", "is read"], rows) + f"\n{unread}"
 

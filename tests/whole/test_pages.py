@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -14,11 +15,12 @@ import httpx
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
-from streamtools import conversation, parse, rules
+from streamtools import parse, rules
 from streamtools.conversation import ScriptedModel
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill_fields import PREFILLS
+from streamtools.events import NativeToolCall
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
 from streamtools.telemetry.spans_and_metrics import Instruments
@@ -58,7 +60,7 @@ async def test_asynchronous_code_prints_the_output_of_the_page(
 
 
 @pytest.mark.parametrize(
-    ("page", "count", "is_one_program"), [("failover", 1, False), ("histories", 3, True), ("typed-values", 4, True)]
+    ("page", "count", "is_one_program"), [("failover", 1, False), ("histories", 2, True), ("typed-values", 4, True)]
 )
 def test_programs_print_the_output_of_the_page(page: str, count: int, is_one_program: bool) -> None:
     namespace: dict[str, Any] = {}
@@ -93,30 +95,18 @@ def test_the_histories_page_lists_formats_and_choices() -> None:
         assert f'`"{word}"`' in page
 
 
-ANSWERS: dict[str, list[Any]] = {
-    "text": ["It is warm."],
-    "weather": ['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n~~~\n', "It is warm."],
-    "pay": ['~~~tool_call\n{"name": "pay", "arguments": {"to": "Ann", "amount": 5}}\n~~~\n', "Done."],
-    "stopped": [["It is warm. "] * 5000],  # more than a stream reads ahead
-    "email": [["Write to a", "nn@example.org."]],
-    "city": [['{"name": "Os', 'lo", "people": 717710}']],
-    "breaks": [["It i", ConnectionResetError()]],
-}
-
-
 @pytest.mark.anyio
 @OTHER_LOOP_DEEP
 async def test_the_recipes_print_the_output_of_the_page(
-    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scripted models take the place of `model` and of the second model. Each recipe links to pages with more."""
-    monkeypatch.setattr(conversation, "OpenAIChat", lambda name, **options: ScriptedModel([["s warm."]], name=name))
+    """The scripted models in their comments answer. Each recipe links to pages with more."""
     for block in programs("recipes"):
-        names["model"] = ScriptedModel(ANSWERS.get(block.notes.get("answers", ""), []), name="first")
-        await run_code(block, names)
+        await run_code(replace(block, text=block.text.replace("# model", "model")), names)
         assert normal(block.output or "") == normal(capsys.readouterr().out), f"recipes.md:{block.line}"
     body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
-    names["model"] = ScriptedModel(ANSWERS["weather"], name="first")
+    native = NativeToolCall("0", "get_weather", {"city": "Paris"})
+    names["model"] = ScriptedModel([native, "It is warm."])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
         frames = read_frames((await client.post("/chat", content=body)).content)
     assert ["18 °C in Paris"] == [each["result"] for each in frames if each["type"] == "executed"]

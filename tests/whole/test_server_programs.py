@@ -539,6 +539,11 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
     assert (0, "") == (shown.returncode, shown.stderr), shown.stdout
 
 
+def test_each_page_has_the_same_commands() -> None:
+    commands = [block.text for block in BLOCKS if "scripted_provider" in block.text and block.language == "sh"]
+    assert [commands[0]] * (len(PAGES) - 2) == commands  # front-end.md explains them, and security.md needs none
+
+
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
     assert {*POSTS, "conversations", "browser-tool"} == PROGRAMS.keys()
