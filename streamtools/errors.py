@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, get_args, 
 import msgspec
 
 __all__ = [
-    "CallRefused", "ClosedError", "Code", "DecisionRefused", "Draining", "EventOrderError", "OwnerUnreachable",
-    "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns", "ToolCallFailed", "ToolFailed",
-    "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool", "UnreadableSource", "UnrecordedRequest",
+    "CallRefused", "ClosedError", "Code", "DecisionRefused", "Draining", "EventOrderError", "InvalidDecision",
+    "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns", "ToolCallFailed",
+    "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool", "UnreadableSource",
+    "UnrecordedRequest",
 ]  # fmt: skip
 
 
@@ -449,6 +450,10 @@ class DecisionRefused(StreamToolsError, ValueError):
     - The question has expired.
     - The decision was made for a call with other content.
     """
+
+
+class InvalidDecision(DecisionRefused):
+    """The JSON of a request is not a decision."""
 
 
 class CallRefused(StreamToolsError):

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
-from streamtools.errors import check_word
+from streamtools.errors import Checked
 
 
 class Character(NamedTuple):
@@ -246,7 +246,7 @@ exceed the limit of states."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Checked):
     """One rule. The functions of `streamtools.rules` create the most common rules.
 
     `what` are the patterns. `check(text)` returns whether to accept a match. `by` replaces a match. It is a text, or a
@@ -270,7 +270,6 @@ class Rule:
     tree: Tree = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_word("action", self.action, get_args(Action))
         trees = [literal(pattern) if isinstance(pattern, str) else read(pattern) for pattern in self.what]
         if not trees:
             raise ValueError(f"the rule {self.name!r} has no pattern")

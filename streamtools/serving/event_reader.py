@@ -113,8 +113,7 @@ class EventReader:
 
         During a shutdown, the events of runs are still sent, and no stream is started.
         """
-        if on_disconnect is not None:
-            check_word("on_disconnect", on_disconnect, ("stop", "detach"))
+        check_word("on_disconnect", on_disconnect, ("stop", "detach", None))
         if self.run is None:
             if not has_methods(readable, "__aiter__"):
                 check_startable(readable)

@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from streamtools.errors import (
     DecisionRefused,
     Draining,
+    InvalidDecision,
     OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
@@ -156,10 +157,11 @@ exception_handlers: dict[Any, Any] = {
     OwnerUnreachable: partial(_respond, 503, ""),
     RunNotFound: partial(_respond, 404, ""),
     DecisionRefused: partial(_respond, 409, ""),
+    InvalidDecision: partial(_respond, 400, ""),
 }
 """Exception handlers for Starlette and FastAPI.
 
 The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
-run, and 409 for a refused decision about a call. The body has the form of the framework's errors. In FastAPI, it is
-JSON with a `detail`.
+run, 400 for an invalid decision, and 409 for any other decision that is refused. The body has the form of the
+framework's errors. In FastAPI, it is JSON with a `detail`.
 """

@@ -32,6 +32,7 @@ from starlette.websockets import WebSocketState
 from streamtools.errors import (
     DecisionRefused,
     Draining,
+    InvalidDecision,
     OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
@@ -51,7 +52,7 @@ from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.tools.approvals import Decision
+from streamtools.tools.approvals import Decision, parse_decision
 
 _CLOSE_TIMEOUT_S = 5.0
 
@@ -333,9 +334,9 @@ def read_frame(
             key = "call_id"
             call_id = msgspec.convert(value.pop(key, None), Id)
             key = "decision"
-            return DecisionFrame(call_id, msgspec.convert(value, Decision)), conversation
+            return DecisionFrame(call_id, parse_decision(value)), conversation
         return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else value, conversation
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, InvalidDecision) as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
 
 

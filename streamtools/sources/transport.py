@@ -138,8 +138,8 @@ class Transport:
         fault = read_fault(value)
         if failed:
             error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
-            if error.message == "Not Found":
-                message = "Not Found; check the URL, which ends in `/v1` for most servers"
+            if error.message in ("Not Found", "File Not Found", "Method Not Allowed"):
+                message = f"{error.message}; check the URL, which ends in `/v1` for most servers"
                 error = msgspec.structs.replace(error, message=message)
         else:
             whole = value[0] if isinstance(value, list) and value else value  # Gemini sends one array

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 import httpx
 
 from streamtools.calls import new_call_id
-from streamtools.errors import RecordingError, UnrecordedRequest, check_word
+from streamtools.errors import Checked, RecordingError, UnrecordedRequest
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions, Secret
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
@@ -29,7 +29,7 @@ requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordingSettings:
+class RecordingSettings(Checked):
     """The options of the marker `recording` and of the fixture `recording_options`.
 
     The marker and the fixture also accept the fields of `Playback` as keywords. Raises ValueError for an invalid value.
@@ -56,7 +56,6 @@ class RecordingSettings:
     """The options of `Playback` for the replay."""
 
     def __post_init__(self) -> None:
-        check_word("unplayed", self.unplayed, ("fail", "ignore"))
         if isinstance(self.allow_hosts, str):
             raise ValueError(f"allow_hosts must be a list of hosts, got {self.allow_hosts!r}")
         Playback(**self.playback)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from streamtools.calls import ToolChoice
 from streamtools.loading import load_later
-from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
+from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension, parse_decision
 from streamtools.tools.context import ToolContext
 from streamtools.tools.guards import Guards
 from streamtools.tools.ledger import CallLedger, Claim, Entry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
     "PostgresLedger", "Question", "RedisLedger", "SQLiteLedger", "Suspension", "Tool", "ToolChoice", "ToolContext",
-    "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "tool",
+    "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "parse_decision", "tool",
 ]  # fmt: skip
 
 _LAZY = {

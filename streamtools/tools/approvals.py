@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CheckedStruct, DecisionRefused, ToolInputError, described
+from streamtools.errors import CheckedStruct, DecisionRefused, InvalidDecision, ToolInputError, described
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import CallLedger
@@ -76,6 +76,20 @@ class Answer(CheckedStruct, frozen=True, tag_field="decision", tag="answer", for
 
 
 Decision: TypeAlias = Approve | Deny | Answer
+
+
+def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
+    """Return the decision in the JSON of a request. Raises `InvalidDecision` for JSON that is not a decision.
+
+    >>> parse_decision('{"decision": "aprove"}')
+    Traceback (most recent call last):
+    streamtools.errors.InvalidDecision: Invalid value 'aprove' - at `$.decision`; use 'approve', 'deny' or 'answer'
+    """
+    decode: Callable[..., Decision] = msgspec.convert if isinstance(data, dict) else msgspec.json.decode
+    try:
+        return decode(data, type=Decision)
+    except msgspec.ValidationError as error:
+        raise InvalidDecision(f"{str(error)[:120]}; use 'approve', 'deny' or 'answer'") from None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ async def test_the_key_is_never_shown(key: Any) -> None:
     assert "<OpenAIChat 'm' at 127.0.0.1:1/v1/chat/completions>" == repr(asked)
     assert KEY not in repr([asked.stream(ASK), events, logs])
     assert KEY not in repr(vars(asked.stream(ASK)))
-    assert ["request_sent_again"] == [log["event"] for log in logs]
+    assert ["provider_not_reached", "request_sent_again", "provider_not_reached"] == [log["event"] for log in logs]
 
 
 async def test_keys_that_headers_cannot_hold() -> None:
@@ -432,8 +432,8 @@ def unresolved(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("secret") from socket.gaierror("secret")
 
 
-async def test_the_cause_of_a_failed_connection() -> None:
-    """The log names a refused port, and a host name that is not resolved."""
+async def test_the_cause_of_a_failed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names a refused port, and a host name that is not resolved, and says what to check."""
     client = httpx.AsyncClient(transport=httpx.MockTransport(unresolved))
     causes = list[str | None]()
     for one in (None, client):
@@ -441,6 +441,8 @@ async def test_the_cause_of_a_failed_connection() -> None:
         assert isinstance(error, SourceError)
         causes.append(error.cause)
     assert causes == ["httpx.ConnectError ConnectionRefusedError", "httpx.ConnectError socket.gaierror"]
+    logged = [each.getMessage() for each in caplog.records if "provider_not_reached" in each.getMessage()]
+    assert [True, True] == [f"cause={cause!r}" in text for cause, text in zip(causes, logged, strict=True)]
 
 
 # Closing.

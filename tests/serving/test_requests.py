@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from streamtools import chat
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.errors import DecisionRefused, Draining, InvalidDecision, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
 from streamtools.serving.requests import MAX_BODY, MAX_VALUES
@@ -231,6 +231,7 @@ async def test_errors_that_are_not_the_clients() -> None:
 
 
 RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound: 404, DecisionRefused: 409}
+RESPONSES |= {InvalidDecision: 400}
 
 
 async def test_errors_of_runs_have_their_status() -> None:
@@ -245,7 +246,7 @@ async def test_errors_of_runs_have_their_status() -> None:
             answer = await client.get("/")
         assert (status, status == 503) == (answer.status_code, "retry-after" in answer.headers)
         text = answer.text if framework is Starlette else answer.json()["detail"]
-        assert ("The reason." == text) == (error in (OwnerUnreachable, RunNotFound, DecisionRefused))
+        assert ("The reason." == text) == (error not in (Draining, TooManyRuns))
     assert RESPONSES.keys() == asgi.exception_handlers.keys()
 
 

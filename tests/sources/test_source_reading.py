@@ -163,6 +163,12 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
         {"detail": "Not Found"},
         SourceError("Not Found; check the URL, which ends in `/v1` for most servers", status=404),
     ),
+    "a URL without POST": (
+        405,
+        JSON,
+        {"detail": "Method Not Allowed"},
+        SourceError("Method Not Allowed; check the URL, which ends in `/v1` for most servers", status=405),
+    ),
     "a redirect": (307, None, b"", SourceError("Temporary Redirect", status=307)),
     "an error as an event stream": (
         500,

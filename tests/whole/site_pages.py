@@ -21,6 +21,8 @@ from tests.support.readme import ROOT
 
 DOCS = ROOT / "docs"
 LIST = DOCS / "llms.txt"
+WITH_PARAMETERS = ("HTTPModel", "LostRun", "RedisStore", "Runs")
+WITH_MEMBERS = ("RecordingFixture", "Run", "Runs", "Tool", "ToolContext", "ToolRegistry")
 CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -62,28 +64,27 @@ def write_api(page: str) -> str:
 
 
 def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
-    """Yield a line for each public class and function that was not `seen`, and lines for all other names. The reference
-    lists events.
-    """
-    others, shared = list[str](), list[str]()
+    """Yield a line for each public class and function that was not `seen`. The reference lists events."""
     for name in module.__all__:
         value = getattr(module, name)
-        if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS:
+        if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS or value in seen:
             continue
         if module is not streamtools and getattr(streamtools, name, None) is value:
-            shared.append(f"`{name}`")
-        elif value in seen:
             continue
-        elif not isinstance(value, type) and not inspect.isroutine(value):
-            others.append(f"`{name}`")
-        else:
+        if isinstance(value, type) or inspect.isroutine(value):
             seen.append(value)
             text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-            yield f"- `{name}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}."
-    if shared:
-        yield f"- Also in [`streamtools`](streamtools.md): {', '.join(shared)}"
-    if others:
-        yield f"- Values and types: {', '.join(others)}"
+            yield f"- `{name}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}.{_details(value)}"
+
+
+def _details(value: Any) -> str:
+    """Return the members or parameters of a class that programs use and no other page lists."""
+    details = ""
+    if value.__name__ in WITH_PARAMETERS:
+        details += f" Parameters: {', '.join(f'`{each}`' for each in inspect.signature(value).parameters)}."
+    if value.__name__ in WITH_MEMBERS:
+        details += f" Members: {', '.join(f'`{each}`' for each in dir(value) if not each.startswith('_'))}."
+    return details
 
 
 if __name__ == "__main__":

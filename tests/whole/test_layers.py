@@ -120,7 +120,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "machine": {"msgspec"},
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec"},
-    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
+    "conversation.models": {"anyio", "botocore", "httpx", "msgspec"},
     "conversation": {"msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},

@@ -55,7 +55,7 @@ from streamtools.outputs.asgi import Shutdown, event_stream_response, exception_
 from streamtools.recording.files import find_exchanges, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, digest
-from streamtools.tools import Approve, Decision
+from streamtools.tools import Approve, parse_decision
 
 _FOLDER = Path(__file__).parent
 
@@ -371,7 +371,7 @@ class _ChatPage:
         return JSONResponse({"reason": run.result.reason})
 
     async def decide(self, request: Request) -> Response:
-        decision = await read_body(request, msgspec.json.Decoder(Decision).decode, max_body=MAX_BODY)
+        decision = await read_body(request, parse_decision, max_body=MAX_BODY)
         if isinstance(decision, Approve) and not decision.digest:
             raise HTTPException(400, "an approval must have the digest of the approval-requested event")
         run_id, call_id = request.path_params["run"], request.path_params["call"]

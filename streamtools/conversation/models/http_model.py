@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,7 +32,6 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import anyio
 import anyio.to_thread
 import msgspec
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential, wait_random
 
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
@@ -64,6 +64,7 @@ _RETRYABLE_STATUSES = (408, 409, 429)  # the statuses below 500 after which the 
 _UNKNOWN_RESPONSE_STATUSES = (400, 404)
 """Statuses that a provider may return if it no longer has the earlier response that the request names."""
 
+_ADVICE = "check that the server runs, the host and the port of the URL, and that http or https is right"
 NOT_ACCEPTED = "the provider's answer has a content encoding that the request does not accept"
 """The error for a response in a content encoding that the request's `Accept-Encoding` does not list.
 
@@ -227,21 +228,24 @@ class Sending:
         self._opened = AsyncExitStack()  # closes the response
 
     async def send(self) -> ModelResponse | SourceError:
-        """Send the request, with retries."""
-        retrying = AsyncRetrying(
-            sleep=anyio.sleep,
-            stop=stop_after_attempt(1 + self.request.retries),
-            wait=_wait_before_retry,
-            retry=retry_if_result(lambda attempt: attempt.may_retry),
-            before_sleep=self._before_retry,
-            retry_error_callback=_attempt_of,
-        )
-        attempt: Attempt = await retrying(self._attempt)
-        return attempt.answer
+        """Send the request, with retries. The response of a failed attempt is closed before the next one."""
+        number, backoff = 1, BACKOFF
+        while True:
+            answer, may_retry, retry_after = await self._attempt()
+            if not may_retry or number > self.request.retries:
+                return answer
+            wait = backoff + random.uniform(0, BACKOFF) if retry_after is None else retry_after  # noqa: S311
+            status = answer.status_code if isinstance(answer, ModelResponse) else None
+            log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
+            if (observed := observing.observed_run()) is not None:
+                observed.request_retried()
+            await self.drop_response()
+            await anyio.sleep(wait)
+            number, backoff = number + 1, min(2 * backoff, LONGEST_BACKOFF)
 
     async def _attempt(self) -> Attempt:
         """Send the request once, and wait for the first byte of the answer."""
-        request, timeouts = self.request, self.request.timeouts
+        request, timeouts, shown = self.request, self.request.timeouts, shown_url(self.request.url)
         opened = self._client.stream(
             request.method,
             request.url,
@@ -258,7 +262,7 @@ class Sending:
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(self._redirected(response))
                 if not _is_encoded_as_accepted(response.headers, request.headers):
-                    return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown_url(request.url)))
+                    return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown))
                 if not 200 <= response.status_code < 300:
                     return _refused(response)
                 await response.read_first()
@@ -267,14 +271,16 @@ class Sending:
                 # httpx-aiohttp raises the `ClientError` of aiohttp for a malformed response.
                 if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
                     raise
-                failed = SourceError("the provider could not be reached", cause=names_of(error))
                 if response is not None:
                     failed = interrupted(name_of(error))
-                failed = msgspec.structs.replace(failed, url=shown_url(request.url))
+                else:
+                    failed = SourceError("the provider could not be reached", cause=names_of(error))
+                    log.warning("provider_not_reached", cause=failed.cause, url=shown, advice=_ADVICE)
+                failed = msgspec.structs.replace(failed, url=shown)
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
         message = f"the provider did not answer within {timeouts.first_byte:g} s"
-        return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
+        return Attempt(SourceError(message, cause="first_byte", url=shown))
 
     def _redirected(self, response: ModelResponse) -> SourceError:
         """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
@@ -286,15 +292,6 @@ class Sending:
         shown = host if host and host.isprintable() and len(host) < 300 else "another address"
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self.request.url)
         return SourceError(message, status=response.status_code, url=url)
-
-    async def _before_retry(self, state: RetryCallState) -> None:
-        """Close the response of a failed attempt."""
-        answer = _attempt_of(state).answer
-        status = answer.status_code if isinstance(answer, ModelResponse) else None
-        log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
-        if (observed := observing.observed_run()) is not None:
-            observed.request_retried()
-        await self.drop_response()
 
     async def drop_response(self) -> None:
         with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
@@ -313,19 +310,6 @@ def _ssl_context() -> Any:
     import httpx
 
     return httpx.create_ssl_context()
-
-
-def _attempt_of(state: RetryCallState) -> Attempt:
-    assert state.outcome is not None
-    attempt: Attempt = state.outcome.result()
-    return attempt
-
-
-def _wait_before_retry(state: RetryCallState) -> float:
-    if (retry_after := _attempt_of(state).retry_after) is not None:
-        return retry_after
-    backoff = wait_exponential(multiplier=BACKOFF, max=LONGEST_BACKOFF) + wait_random(max=BACKOFF)
-    return backoff(state)
 
 
 def _refused(response: ModelResponse) -> Attempt:
