@@ -15,14 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtools.loading import load_later
-from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
+from streamtools.serving.event_log import MemoryEventLog, log_key
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable
 
-__all__ = ["Attachment", "EventLog", "LostRun", "MemoryEventLog", "RedisStore", "Run", "Runs", "Startable", "log_key"]
+__all__ = ["Attachment", "LostRun", "MemoryEventLog", "RedisStore", "Run", "Runs", "Startable", "log_key"]
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore

@@ -1,4 +1,4 @@
-"""The interface of event logs, and an event log in memory.
+"""The interface for reading event logs, and an event log in memory.
 
 An event log keeps the events of runs for readers that arrive later or reconnect. To continue, a reader needs only the
 `seq` of the last event that it read. It can continue over another connection or in another process.
@@ -67,19 +67,6 @@ class ReadableLog(Protocol):
         ...
 
 
-class EventLog(ReadableLog, Protocol):
-    """Keeps the events of runs, each under a `key` that `log_key` makes from the user and the id of the run.
-
-    The log decides how many events of a run it keeps, and for how long. `append` is called for the events of a run in
-    order. If it raises or takes more than ten seconds, the run continues. The event is then missing in the log, and
-    readers receive `warning(resync)` in its place.
-    """
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        """Store an event, unless the log already has an event with its `seq`. Returns this `seq`."""
-        ...
-
-
 class MemoryEventLog(Checked):
     """An event log in the memory of this process. Only one event loop may use it.
 
@@ -127,7 +114,7 @@ class MemoryEventLog(Checked):
             run.waiting.wake()
 
     def read(self, key: str, /, after: int = 0) -> MemoryReader:
-        """Return an iterator over the events after `after`; see `EventLog.read`. Raises `RunNotFound`."""
+        """Return an iterator over the events after `after`; see `ReadableLog.read`. Raises `RunNotFound`."""
         run = self._runs.get(key)
         if run is None:
             raise RunNotFound("This run does not exist, or is no longer kept.")

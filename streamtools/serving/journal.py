@@ -1,13 +1,7 @@
-"""Writes the events of one run into the event log (`Journal`), and reads them from it (`Attachment`).
-
-If the log fails, the run continues, because its tools may be running. The events that could not be written are missing
-in the log. When the log works again, the journal writes one `warning(resync)` before the next event. If the log still
-fails at the end of the run, readers in this process receive the warning and `done` from the journal.
-"""
+"""Writes the events of one run into the event log (`Journal`), and reads them from it (`Attachment`)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Never, Self, cast
 
@@ -18,9 +12,9 @@ from msgspec.structs import replace
 from streamtools import observing
 from streamtools.errors import AsyncOnly
 from streamtools.events import Done, Start, UIEvent, explain_attribute
-from streamtools.logs import Logger, loggable
+from streamtools.logs import Logger
 from streamtools.outputs.sse import SharedFrames
-from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
+from streamtools.serving.event_log import MemoryEventLog, MemoryReader, ReadableLog, log_key
 from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.stored_result import StoredEnd
@@ -28,8 +22,6 @@ from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import DrivenRun
 
 log = Logger(__name__)
-
-_LOG_TIMEOUT_S = 10.0  # maximum time to write one event, and the pause of writing after a timeout
 
 
 class Journal:
@@ -39,11 +31,9 @@ class Journal:
         self.event_log = event_log
         self.key = log_key(owner, run_id)
         self.last = 0  # the seq of the last event of the run
-        self.logged = 0  # the seq of the last event in the log
         self.done: Done | None = None
         self.readable = anyio.Event()
         """Set when the log has an event of the run and can be read, or when the run has ended."""
-        self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
         self.driven: DrivenRun | None = None
         """The state that `tools/ledger.py` needs to run each call of the run at most once.
 
@@ -52,43 +42,29 @@ class Journal:
         self.shared_frames = SharedFrames()
         self.pace = ReadPace()
         """The `max_rate` of the attachments, at which the provider's response may be read."""
-        self.in_memory = type(event_log) is MemoryEventLog
-        self.never_waits = self.in_memory
-        """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
         self._run_id = run_id
-        self._closed = False
-        self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
-        self._retry_at = -math.inf  # after a timeout, the earliest time of the next write
 
     @property
     def is_lost(self) -> bool:
         """Whether another process has taken the run over."""
         return False
 
-    async def write(self, event: UIEvent) -> bool:
+    def write(self, event: UIEvent) -> bool:
         """Write an event into the log. Returns whether the event is `done`.
 
         The written event has the next `seq` of the run. A run starts with a `start` that holds the id of the run. If
         the first event has another type, a `start` is written before it.
         """
         for numbered in self._number(event):
-            if self.never_waits:
-                self._append(numbered)
-            else:
-                await self._append_and_wait(numbered)
-        return type(event) is Done
-
-    def write_now(self, event: UIEvent) -> None:
-        """Write an event as `write` does, without waiting. Call this only if `never_waits` is True."""
-        for numbered in self._number(event):
             self._append(numbered)
+        return type(event) is Done
 
     async def copy(self, earlier: Iterable[UIEvent]) -> None:
         """Write the events of the waiting run that this run continues, with their `seq`."""
         for event in earlier:
             if event.seq > self.last:
                 self.last = event.seq - 1
-                await self.write(event)
+                self.write(event)
 
     def begin(self) -> None:
         """Called when the stream of the run is entered."""
@@ -103,25 +79,11 @@ class Journal:
         """
 
     async def flush(self) -> StoredEnd | None:
-        """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.
+        """Wait until the log has all events. A log in memory has them immediately.
 
         A subclass for a shared log returns the end of the run if another process has ended it.
         """
         return None
-
-    def close(self) -> None:
-        """Record the end of the run. If `done` could not be written, wake the readers that wait for it."""
-        self.readable.set()
-        if self._last_missing:
-            for scope in self.waiting_reads:
-                scope.cancel()
-        self._closed = True
-
-    def unlogged_end(self, after: int) -> UIEvent | None:
-        """If the end of the run could not be written, return the event to read after the seq `after`, else None."""
-        if self.done is None or not (self._closed and self._last_missing and self.logged <= after < self.done.seq):
-            return None
-        return self.done if after == self.done.seq - 1 else resync(self.done.seq - 1)
 
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
         """Return the events to write for `event`: the event, or a `start` and the event. Each gets its `seq`."""
@@ -140,32 +102,7 @@ class Journal:
 
     def _append(self, event: UIEvent) -> None:
         cast("MemoryEventLog", self.event_log).add(self.key, event)
-        self._set_logged(event.seq)
-
-    async def _append_and_wait(self, event: UIEvent) -> None:
-        event_log = cast("EventLog", self.event_log)
-        if anyio.current_time() < self._retry_at and type(event) is not Done:
-            self._last_missing = event.seq
-            return
-        try:
-            with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store half an event
-                if self._last_missing:
-                    await event_log.append(self.key, resync(self._last_missing))
-                await event_log.append(self.key, event)
-        except Exception as error:
-            if not self._last_missing:
-                log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
-            self._last_missing = event.seq
-            if isinstance(error, TimeoutError):
-                self._retry_at = anyio.current_time() + _LOG_TIMEOUT_S
-            return
-        self._last_missing = 0
-        self._set_logged(event.seq)
-
-    def _set_logged(self, seq: int) -> None:
-        if not self.logged:
-            self.readable.set()
-        self.logged = seq
+        self.readable.set()
 
 
 class Attachment(AsyncOnly):
@@ -258,26 +195,21 @@ class Attachment(AsyncOnly):
         """Return the next event of a log. If this is cancelled, the next read starts from the same position."""
         journal = self._journal
         while not self._detached:
-            if (event := journal.unlogged_end(self.position)) is not None:
-                return event
             with anyio.CancelScope() as scope:
                 self._waiting.add(scope)
-                journal.waiting_reads.add(scope)
                 try:
                     if journal.readable.is_set():
                         return await self._read()
                     await journal.readable.wait()
                 finally:
                     self._waiting.discard(scope)
-                    journal.waiting_reads.discard(scope)
         raise StopAsyncIteration
 
     async def _read(self) -> UIEvent:
         journal = self._journal
         if self._events is None:
             self._events = journal.event_log.read(journal.key, self.position)
-            if journal.in_memory and isinstance(self._events, MemoryReader):
-                self._memory = self._events
+            self._memory = self._events if isinstance(self._events, MemoryReader) else None
         try:
             return await anext(self._events)
         except (Exception, anyio.get_cancelled_exc_class()):

@@ -17,7 +17,7 @@ from streamtools.serving.redis_process import RedisProcess
 async def read_run(
     process: RedisProcess, key: str, after: int, before_done: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncGenerator[UIEvent]:
-    """Yield the events of a run after the seq `after`. `EventLog.read` describes this.
+    """Yield the events of a run after the seq `after`. `ReadableLog.read` describes this.
 
     `before_done` is a function that is awaited before `done` is yielded.
     """

@@ -175,7 +175,7 @@ class RedisStore(Checked):
             tasks.start_soon(self.processes[name].run)
 
     def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
-        """Return a reader of the events of a run after the seq `after`. Implements `EventLog.read`."""
+        """Return a reader of the events of a run after the seq `after`. Implements `ReadableLog.read`."""
         return read_run(self._processes_of(split_key(key)[0])[0], key, after)
 
     # The servers of a user.
@@ -482,7 +482,6 @@ class RedisJournal(Journal):
     def __init__(self, store: RedisStore, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
         super().__init__(self, run.owner, run.id)
         self.driven = leased
-        self.never_waits = True
         self.last = leased.written
         self._leased = leased
         self._store = store

@@ -22,7 +22,7 @@ from streamtools import observing
 from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger
-from streamtools.serving.event_log import ReadableLog
+from streamtools.serving.event_log import MemoryEventLog, ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
@@ -396,9 +396,9 @@ class Run(AsyncOnly, Checked, Deciding):
         self.trace = getattr(events, "trace", "")
         self.journal.begin()
         # A log that is not in memory may have readers in other processes, which this process does not know.
-        if self.journal.in_memory and isinstance(events, ToolStream):
+        if isinstance(self.journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):
             events.use_pace(self.journal.pace)
-        if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
+        if getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
             cast("ToolStream", events).forward(self._write)
@@ -407,14 +407,14 @@ class Run(AsyncOnly, Checked, Deciding):
         """Write an event that was read by iteration. Returns whether it is `done`."""
         if self._collector is not None:
             self._collector.take((event,))
-        is_last = self._withholds(event) or await self.journal.write(event)
+        is_last = self._withholds(event) or self.journal.write(event)
         self._check_readers()
         return is_last
 
     def _write(self, event: UIEvent) -> None:
         """Write an event that the stream forwards."""
         if not (type(event) is Done and self._withholds(event)):
-            self.journal.write_now(event)
+            self.journal.write(event)
         self._check_readers()
 
     def _check_readers(self) -> None:
@@ -431,7 +431,7 @@ class Run(AsyncOnly, Checked, Deciding):
                 await self._save_and_write(self._withheld, self._place)
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
-            self.journal.close()
+            self.journal.readable.set()
             end, done = stored or self._current_end(), self.journal.done
             if not stored and done is not None and done.reason == "failed" and end.result.reason == "waiting":
                 end = StoredEnd(replace(end.result, reason="failed"))
@@ -456,7 +456,7 @@ class Run(AsyncOnly, Checked, Deciding):
     async def _save_and_write(self, done: Done, place: Place) -> None:
         """Store the end, then write `done`. If the end cannot be stored, a run that waits ends with an error."""
         if not self.journal.last:
-            await self.journal.write(Start(self.id))
+            self.journal.write(Start(self.id))
         done = msgspec.structs.replace(done, seq=self.journal.last + 1)
         try:
             with anyio.fail_after(_STORE_TIMEOUT_S):
@@ -469,7 +469,7 @@ class Run(AsyncOnly, Checked, Deciding):
                 await self._take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
                 await self._take(msgspec.structs.replace(done, reason="failed", seq=0))
                 return
-        await self.journal.write(done)
+        self.journal.write(done)
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has. Add a missing `done`, after an error if the run failed."""

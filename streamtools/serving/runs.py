@@ -33,7 +33,7 @@ from streamtools.errors import (
     check_number,
 )
 from streamtools.logs import Logger
-from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
+from streamtools.serving.event_log import MemoryEventLog, log_key
 from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
@@ -79,15 +79,15 @@ class Runs(Checked, AsyncOnly):
     - `clock` returns seconds.
 
     Raises ValueError for a limit that is out of range, and for both `drain` and `shutdown`. Also raises ValueError for
-    `resume` with neither a `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with an event
-    log other than a `MemoryEventLog` or a `RedisStore`.
+    `resume` with neither a `ledger` nor a `RedisStore`, and for `ledger` without `resume`. Raises TypeError for another
+    `log` than a `MemoryEventLog` or a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
 
     def __init__(
         self,
-        log: EventLog | RedisStore | None = None,
+        log: MemoryEventLog | RedisStore | None = None,
         *,
         max_running: int = 1_000,
         max_per_owner: int | None = None,
@@ -107,16 +107,13 @@ class Runs(Checked, AsyncOnly):
         check_number("max_per_owner", max_per_owner, 1, optional=True)
         check_number("stop_when_abandoned", stop_when_abandoned, 0, optional=True)
         check_function("resume", resume, "run", optional=True)
-        if isinstance(log, str):
-            raise TypeError(f"`log` must be an event log or a RedisStore: write RedisStore({log!r}).")
         if not (shutdown is None or drain is None):
             raise ValueError("Pass `drain` or `shutdown`, not both.")
-        self.log: ReadableLog = MemoryEventLog() if log is None else log
-        self._store: RedisStore | None = None
-        if not (log is None or isinstance(log, MemoryEventLog)):
-            from streamtools.serving.redis_store import RedisStore  # imported only if it may be used
-
-            self._store = log if isinstance(log, RedisStore) else None
+        self.log = MemoryEventLog() if log is None else log
+        self._store = None if isinstance(self.log, MemoryEventLog) else self.log
+        check_methods(
+            "log", self._store, "a MemoryEventLog or a store, such as RedisStore(url)", "connect", optional=True
+        )
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         if self._store is not None and stop_when_abandoned is not None:
@@ -142,8 +139,6 @@ class Runs(Checked, AsyncOnly):
             from streamtools.serving.waiting_runs import WaitingRuns
 
             check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_run")
-            if not isinstance(self.log, MemoryEventLog):
-                raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
             self._waiting = WaitingRuns(ledger, keep)
         self._place = self._store or self._waiting  # stores the runs that wait, and the decisions about their calls
         self._new_run = partial(

@@ -14,7 +14,7 @@ import pytest
 from streamtools import ToolStream, outputs
 from streamtools.events import Done, Error, FollowUp, Start, Text, TextDelta, UIEvent
 from streamtools.outputs.asgi import event_stream_response, send_events, serve_websocket
-from streamtools.runs import Runs
+from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.event_log import log_key
 from tests.serving.test_asgi_by_hand import Socket
 from tests.support.serving import Exchange, read_frames
@@ -136,7 +136,8 @@ async def test_a_broken_body_of_a_run_does_not_end_the_answer() -> None:
         response = event_stream_response(run, format=MODULE_LEVEL)
         group.start_soon(response, exchange.scope, exchange.receive, exchange.send)
         await exchange.has_sent(3)
-        runs.log.forget(log_key("ann", run.id))  # type: ignore[attr-defined]
+        assert isinstance(runs.log, MemoryEventLog)
+        runs.log.forget(log_key("ann", run.id))
         await anyio.wait_all_tasks_blocked()
         assert PAGE[:1] == read_frames(exchange.chunks)
         assert exchange.ended

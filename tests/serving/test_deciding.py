@@ -28,7 +28,6 @@ from streamtools.serving import leased_run
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
 from streamtools.tools.approvals import parse_decision
 from streamtools.tools.redis_client import open_client
-from tests.serving.test_runs_logs import Log
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
@@ -913,8 +912,6 @@ async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
         Runs(resume=site.resume)
     with pytest.raises(ValueError, match="pass `resume` as well"):
         Runs(ledger=MemoryLedger())
-    with pytest.raises(ValueError, match="pass no event log"):
-        Runs(Log(), resume=site.resume, ledger=MemoryLedger())
     async with Runs() as runs:
         waiting = await site.ask(runs)
         with pytest.raises(ValueError, match="only `resume` can continue it"):

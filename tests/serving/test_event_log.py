@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.log_laws import assert_log_laws
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import BATCH_BYTES, Done, Progress, Raw, Text, UIEvent, Warning, weigh
-from streamtools.runs import EventLog, MemoryEventLog, log_key
+from streamtools.runs import MemoryEventLog, Runs, log_key
+from tests.serving.test_runs import held
+from tests.serving.test_runs import read as read_run
+from tests.support.log_laws import EventLog, assert_log_laws
+from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
 
@@ -252,3 +255,18 @@ def test_invalid_limits(bounds: dict[str, Any]) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         MemoryEventLog(**bounds)
+
+
+async def test_a_log_that_forgets_a_running_run() -> None:
+    """Readers reach an end without `done`."""
+    async with Runs() as runs, anyio.create_task_group() as group:
+        taken = list[UIEvent]()
+        run = await runs.start(held("a"), owner="ann")
+        group.start_soon(read_run, run.attach(), taken)
+        await anyio.wait_all_tasks_blocked()
+        assert isinstance(runs.log, MemoryEventLog)
+        runs.log.forget(log_key("ann", run.id))
+        await anyio.wait_all_tasks_blocked()
+        assert "text 'a'" == story(taken)[-1]
+        await run.stop()
+        assert "cancelled" == (await run.wait()).reason

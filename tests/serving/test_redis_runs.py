@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import pytest
 
-from conformance.log_laws import assert_log_laws
 from streamtools import ToolStream
 from streamtools.errors import RunNotFound, TooManyRuns
 from streamtools.events import ProviderCompleted, UIEvent
@@ -20,6 +19,7 @@ from streamtools.runs import MemoryEventLog, RedisStore, Runs
 from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
+from tests.support.log_laws import assert_log_laws
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script, texts
 

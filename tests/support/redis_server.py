@@ -16,7 +16,8 @@ from typing import Self
 from urllib.parse import unquote
 
 from streamtools.events import UIEvent
-from streamtools.runs import EventLog, RedisStore, Run, Runs
+from streamtools.runs import RedisStore, Run, Runs
+from tests.support.log_laws import EventLog
 
 
 class RedisServer:
@@ -98,7 +99,7 @@ def _valkey() -> str:
 
 
 class _RedisLog:
-    """An `EventLog` that writes as the runs of a `RedisStore` do."""
+    """A log that writes as the runs of a `RedisStore` do."""
 
     def __init__(self, store: RedisStore) -> None:
         self.runs: dict[str, Run] = {}

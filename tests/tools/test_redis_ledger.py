@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from conformance.ledger_laws import assert_ledger_laws
-from conformance.log_laws import assert_log_laws
 from streamtools import RunnerOptions, ToolStream
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
@@ -20,6 +19,7 @@ from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.ledger import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client
+from tests.support.log_laws import assert_log_laws
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script
 

@@ -8,54 +8,13 @@ from collections.abc import Sequence
 import pytest
 
 from streamtools import ToolStream
-from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
-from streamtools.runs import MemoryEventLog, Run, Runs
-from tests.support.stories import Script, texts
+from streamtools.events import ProviderCompleted, SourceEvent
+from tests.support.stories import Script
 from tests.torture.blows import read_blow
 from tests.torture.enumeration import benches
 from tests.torture.scenarios import SCENARIOS
 
 STOP = ProviderCompleted(finish_reason="stop")
-
-
-async def cancel_the_others(last: asyncio.Task[None]) -> None:
-    """Cancel all other tasks, as asyncio does at the end of a program, and wait for `last`."""
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.cancel()
-    await asyncio.wait([last])
-
-
-def test_a_run_ends_even_if_its_end_cannot_be_written() -> None:
-    """A log that asyncio cancels during `append` does not block `wait`."""
-
-    class Log(MemoryEventLog):
-        async def append(self, key: str, event: UIEvent, /) -> int:
-            if isinstance(event, Done):
-                ending.set()
-                await asyncio.sleep(3600)
-            return await super().append(key, event)
-
-    reading, ending = asyncio.Event(), asyncio.Event()
-
-    async def main() -> None:
-        started: list[Run] = []
-
-        async def serve() -> None:
-            async with Runs(Log()) as runs:
-                started.append(await runs.start(ToolStream(Script(texts("a"), hold=True)), owner="ann"))
-                async for _ in started[0].attach():
-                    reading.set()
-
-        server = asyncio.create_task(serve())
-        await reading.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await ending.wait()
-        await cancel_the_others(server)
-        async with asyncio.timeout(5):
-            assert "cancelled" == (await started[0].wait()).reason
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize(("name", "steps"), [("prose", range(1, 12)), ("unread", range(1, 12))])

@@ -191,7 +191,7 @@ WRITTEN = {
     'parse({"content": "a"})': "TypeError: a str or an iterable of deltas, got dict",
     'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
     'ScriptedModel("abc")': "TypeError: a list of answers, such as ['abc'], got 'abc'",
-    'Runs("redis://a")': "TypeError: write RedisStore('redis://a')",
+    'Runs("redis://a")': "TypeError: log must be a MemoryEventLog or a store, such as RedisStore(url), got str",
     "RedisStore('redis://a', recover=create)": "TypeError: recover must be callable as recover(lost), got create()",
     "Runs(resume=create, ledger=LEDGER.ledger)": "TypeError: resume must be callable as resume(run), got create()",
     'Runs(resume=print, ledger="a.db")': "TypeError: ledger must be a ledger: such as SQLiteLedger(path), got str",

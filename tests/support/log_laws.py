@@ -1,4 +1,4 @@
-"""The laws of `EventLog`, the log of runs.
+"""The laws of an event log, the log of runs.
 
     async def test_my_log():
         await assert_log_laws(lambda: my_log())  # an asynchronous context manager that returns an empty log
@@ -10,20 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
-from streamtools.runs import EventLog
+from streamtools.serving.event_log import ReadableLog
 
 _TIMEOUT_S = 30.0  # a log that has lost an event would wait forever
 _KEY = "ann/run%201"
 
 
+class EventLog(ReadableLog, Protocol):
+    """A log that tests write to."""
+
+    async def append(self, key: str, event: UIEvent, /) -> int: ...
+
+
 async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[EventLog]]) -> None:
-    """Check a log against the laws of `streamtools.runs.EventLog`. Each law gets an empty log.
+    """Check a log against its laws. Each law gets an empty log.
 
     The laws: appended events are read in order, from every position. Waiting readers each get all new events. An event
     that is appended again changes nothing. A cancelled read takes nothing. A position that the run never reached gets
