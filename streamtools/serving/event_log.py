@@ -132,21 +132,18 @@ class WaitingReaders:
     """Lets the readers of one run wait for its next event."""
 
     def __init__(self) -> None:
-        self._semaphore = anyio.Semaphore(0, fast_acquire=True)
-        self._count = 0  # the number of waits since the last `wake`, including cancelled waits
+        self._woken: anyio.Event | None = None  # None if no reader waits
 
     def wait(self) -> Awaitable[None]:
         """Wait until `wake` is called."""
-        while self._semaphore.value:  # `wake` also calls `release` for cancelled waits
-            self._semaphore.acquire_nowait()
-        self._count += 1
-        return self._semaphore.acquire()
+        self._woken = self._woken or anyio.Event()
+        return self._woken.wait()
 
     def wake(self) -> None:
         """Wake all waiting readers."""
-        while self._count:
-            self._count -= 1
-            self._semaphore.release()
+        if self._woken is not None:
+            self._woken.set()
+            self._woken = None
 
 
 class _RunEvents:

@@ -38,9 +38,8 @@ class EventBuffer:
         """True after a reader has reached the end."""
         self._events: deque[UIEvent] = deque()
         self._bytes = 0
-        self._readable: anyio.Semaphore | None = None  # each release wakes one reader; None before `open`
-        self._waiting = 0  # number of readers that wait
-        self._woken = 0  # number of waiting readers that were woken and have not run yet
+        self._is_open = False
+        self._readable: anyio.Event | None = None  # set when the readers may continue; None if no reader waits
         self._room: anyio.Event | None = None  # set when the writer may continue; None if the writer does not wait
         self._resume_at = 0  # the writer continues when at most this many events are buffered
         self._error: Exception | None = None
@@ -48,7 +47,7 @@ class EventBuffer:
 
     def open(self) -> None:
         """Allow `get` to wait for events. Call this inside an event loop."""
-        self._readable = anyio.Semaphore(0, fast_acquire=True)
+        self._is_open = True
 
     async def get(self) -> UIEvent:
         """Wait for the next event, and return it.
@@ -61,14 +60,10 @@ class EventBuffer:
                 self.is_exhausted = True
                 self.raise_error()
                 raise StopAsyncIteration
-            if self._readable is None:
+            if not self._is_open:
                 raise ClosedError("enter the stream before you read it: `async with stream as events:`")
-            self._waiting += 1
-            try:
-                await self._readable.acquire()
-                self._woken -= 1
-            finally:
-                self._waiting -= 1
+            self._readable = self._readable or anyio.Event()
+            await self._readable.wait()
         event = self._events.popleft()
         if self._room is not None:
             self._give_room()
@@ -97,13 +92,9 @@ class EventBuffer:
             events, size = (), 0
         self._bytes = self._bytes + size if self._events else size
         self._events += events
-        if events or self.is_closed:
-            # If a woken reader is cancelled, its release stays available. The next reader is then woken immediately,
-            # may find no event, and waits again.
-            while self._woken < self._waiting:
-                assert self._readable is not None  # otherwise no reader waits
-                self._woken += 1
-                self._readable.release()
+        if self._readable is not None and (events or self.is_closed):
+            self._readable.set()
+            self._readable = None
         return self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS
 
     def forward(self, write: Callable[[UIEvent], object]) -> None:
