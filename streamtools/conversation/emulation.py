@@ -27,7 +27,7 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -92,8 +92,8 @@ class ModelDecision(NamedTuple):
 # model's default options are unknown here. So each unwanted option gets the value None, which removes it from the body.
 
 
-def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
-    """Return the system prompt of a decision request. `quoted` is the application's system prompt to quote, or ""."""
+def write_question(tools: Sequence[Tool], choice: ToolChoice) -> str:
+    """Return the system prompt of a decision request."""
     defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
     described = neutralize_all(defined, [_DECISIONS])
     lines = [
@@ -109,10 +109,6 @@ def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") 
         lines.append("At least one tool has to be called.")
     elif choice.mode == "tool":
         lines.append(f"Exactly one tool has to be called, once: {json.dumps(choice.name)}.")
-    if quoted:
-        lines.append(
-            f"The application's own instructions, for your information: {json.dumps(quoted, ensure_ascii=False)}"
-        )
     return "\n".join(lines)
 
 
@@ -127,21 +123,17 @@ _ANSWER_OPTIONS = (
 _NESTING = ("options", "generationConfig")  # the objects in which Ollama and Gemini expect options
 
 
-def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
+def ask_for_decision(ask: Ask) -> Ask:
     """Return the decision request for `ask`, a request that offers all tools.
 
-    The tool and answer options of `ask` are left out. `quote_system` says whether the decision request quotes the
-    application's system prompt. `options` are merged into the options of `ask`, and replace options with the same
-    names.
+    The application's system prompt, and the tool and answer options of `ask`, are left out.
     """
-    system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
-    question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
+    question = write_question(ask.tools, ask.tool_choice)
     history = neutralize_quotations(ask.history, [_DECISIONS])
     history = calls_as_text(history, reserved=[_DECISIONS])
-    kept = without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS)
     return Ask(
         history=(System(question), *(message for message in history if not isinstance(message, System))),
-        options={name: value for name, value in kept.items() if name not in options} | dict(options),
+        options=without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS),
         dialects=(*ask.dialects, _DECISIONS),
         whole_history=True,
     )
@@ -265,21 +257,15 @@ class Emulation(Checked):
     - `mode`: With `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
       contains no call. With `"force"`, it is sent without a normal request. If the tool choice forbids calls, no
       decision request is sent.
-    - `keep_system`: With `"drop"`, the decision request omits the application's system prompt. With `"quote"`, the
-      decision request quotes the prompt as data.
     - `reuse_upstream_answer`: If True and no tool is needed, the normal answer is the turn, and the final request is
       not sent.
-    - `decision_options` are merged into the body of the decision request. The stop words, formats and length limits of
-      the chat are removed from that body.
     - `now` returns a time in nanoseconds, which becomes part of the ids of calls.
 
     Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"
-    keep_system: Literal["drop", "quote"] = "drop"
     reuse_upstream_answer: bool = False
-    decision_options: Mapping[str, Any] = field(default_factory=dict)
     now: Callable[[], int] = time.time_ns
 
     def __post_init__(self) -> None:
@@ -394,9 +380,7 @@ class EmulatedReply(Replies):
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | events.SourceError, events.Usage | None]:
         """Send the decision request. Returns the decision or the error that ends the run, and the request's usage."""
-        quote = self.emulation.keep_system == "quote"
-        ask = ask_for_decision(self.ask, quote_system=quote, options=self.emulation.decision_options)
-        self._reply = reply = Reply(self.model, ask)
+        self._reply = reply = Reply(self.model, ask_for_decision(self.ask))
         machine = StreamMachine(dialects=(), execute="never", reasoning="off")
         read: list[events.UIEvent] = []
         async for batch in reply:

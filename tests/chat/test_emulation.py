@@ -44,8 +44,8 @@ PARIS_CALL = ("weather", PARIS)
 WARNED = ["not thinking None", "warning emulated"]
 
 
-def question(choice: Any = "auto", quoted: str = "") -> dict[str, Any]:
-    return {"role": "system", "content": write_question(tuple(TOOLS), parse_choice(choice), quoted)}
+def question(choice: Any = "auto") -> dict[str, Any]:
+    return {"role": "system", "content": write_question(tuple(TOOLS), parse_choice(choice))}
 
 
 FIRST = asked(QUESTION, tools=OFFER)
@@ -186,12 +186,11 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
     """Only the answer gets stop words, formats and length limits. The options of the caller are not changed."""
     request = {"stop": ["\n"], "response_format": {"type": "json_object"}, "tools": [{"type": "web_search"}], "seed": 1}
     before = copy.deepcopy(request)
-    emulation = Emulation(decision_options={"temperature": 0, "max_completion_tokens": 300})
     talked = await talk(
         says("One."),
         decides(),
         says("Two."),
-        emulation=emulation,
+        emulation=Emulation(),
         request=request,
         model={"max_tokens": 9, "temperature": 1},
     )
@@ -199,21 +198,18 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
     kept = {"stop": ["\n"], "response_format": {"type": "json_object"}, "seed": 1, "max_tokens": 9, "temperature": 1}
     assert [
         asked(QUESTION, tools=[*OFFER, {"type": "web_search"}], **kept),
-        asked(question(), QUESTION, seed=1, temperature=0, max_completion_tokens=300),
+        asked(question(), QUESTION, seed=1, temperature=1),
         asked(QUESTION, **kept),
     ] == talked.bodies
     assert before == request
 
 
-@pytest.mark.parametrize(("keep", "quoted"), [("drop", ""), ("quote", "Be brief.\n\nNever call clock.")])
-async def test_the_application_prompt_is_dropped_or_quoted(keep: Any, quoted: str) -> None:
-    """The decision request has its own system prompt, which may quote that of the application."""
+async def test_the_application_prompt_is_dropped() -> None:
+    """The decision request has its own system prompt."""
     system = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Never call clock."}]
-    talked = await talk(
-        decides(), says("Two."), messages=[*system, QUESTION], emulation=Emulation(mode="force", keep_system=keep)
-    )
+    talked = await talk(decides(), says("Two."), messages=[*system, QUESTION], emulation=FORCE)
 
-    assert asked(question(quoted=quoted), QUESTION) == talked.bodies[0]
+    assert asked(question(), QUESTION) == talked.bodies[0]
     assert ["system", "system", "user"] == [each["role"] for each in talked.bodies[1]["messages"]]
 
 
@@ -337,8 +333,6 @@ def test_invalid_options_of_emulation() -> None:
     model, fallback = ScriptedModel([]), RequestOptions(emulation="fallback")
     with pytest.raises(ValueError, match="emulation must be one of"):
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(ValueError, match="keep_system must be one of"):
-        Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="self-contained"):
         chat(model, [QUESTION], tools=TOOLS, request=fallback, runner=RunnerOptions(self_contained=True))
     with pytest.raises(ValueError, match="names 'nope'"):
