@@ -10,7 +10,7 @@ import random
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import anyio
@@ -79,11 +79,12 @@ async def count(to: int, context: Context) -> AsyncIterator[dict[str, int]]:
 
 
 @registry.tool
-def count_in_thread(to: int, context: Context) -> Iterator[dict[str, int]]:
+def count_in_thread(to: int, context: Context) -> dict[str, int]:
     """Count in a thread, and report progress."""
     context.state[context.call_id] += 1
     for number in range(1, to + 1):
-        yield {"at": number}
+        context.progress({"at": number})
+    return {"at": to}
 
 
 @registry.tool

@@ -1,12 +1,11 @@
 """Invokes the function of a tool with the arguments of one call, within a timeout.
 
-The function may be sync, async or a generator of either kind. Async functions run in the current task, sync functions
-in a thread. Each value that a generator yields is reported as progress, except a `ToolResult`. The result of a
-generator is its return value, or the last value that it yielded if it returns None.
+The function may be sync, async or an async generator. A sync function runs in a thread, any other function in the
+current task. Each value that a generator yields is reported as progress, except a `ToolResult`. The result of a
+generator is the last value that it yielded.
 
 A thread that runs code of the tool cannot be stopped. If its call ends early, the thread is abandoned. It is counted
-until it ends. Its late result is dropped, and this is logged. A thread that waits at a yield is not abandoned: it ends
-there.
+until it ends. Its late result is dropped, and this is logged.
 
 Invalid arguments raise `ToolInputError`. An invalid result raises `ToolOutputError`. A timeout raises `ToolTimeout`.
 Any other failure of the tool raises `ToolFailed`. An exception of `report` and a cancellation of the current task
@@ -21,19 +20,18 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 
 from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import Report, ToolContext
-from streamtools.tools.results import ToolError, ToolResult, Written
+from streamtools.tools.results import ToolError, ToolResult, Written, write
 from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
@@ -51,9 +49,8 @@ class Threads:
 class Thread:
     """The state of the thread of one call.
 
-    `is_working` is True while the thread runs the tool, except while it waits at a yield. `is_stopped` is True if the
-    call failed or was cancelled before the thread returned a result. `is_abandoned` is True if the thread was working
-    at that time.
+    `is_working` is True while the thread runs the tool. `is_stopped` is True if the call failed or was cancelled before
+    the thread returned a result. `is_abandoned` is True if the thread was working at that time.
     """
 
     threads: Threads
@@ -70,10 +67,10 @@ class Thread:
             return self.is_working
 
     def end_work(self) -> None:
-        """Mark the thread as not working: it is done, or waits at a yield. Called in the thread."""
+        """Mark the thread as done. Called in the thread."""
         with self.threads.lock:
-            was_working, self.is_working = self.is_working, False
-            if not (was_working and self.is_abandoned):
+            self.is_working = False
+            if not self.is_abandoned:
                 return
         try:  # log first, so that all records are written when `left` becomes 0
             log.warning("tool_result_dropped", tool=self.tool, call_id=self.call_id)
@@ -82,7 +79,7 @@ class Thread:
                 self.threads.left -= 1
 
     def stop(self) -> None:
-        """Prevent the thread from starting more work. If it is working, count it as abandoned. Called by the task."""
+        """Prevent the thread from starting its work. If it is working, count it as abandoned. Called by the task."""
         with self.threads.lock:
             self.is_stopped = True
             if self.is_working:
@@ -111,53 +108,6 @@ async def run_in_thread(work: Callable[[], Any], thread: Thread) -> Any:
         thread.stop()
         raise
     return value
-
-
-async def run_generator_in_thread(work: Callable[[], Generator[Any, None, Any]], report: Report, thread: Thread) -> Any:
-    """Run a generator in one thread, report the values that it yields, and return its result.
-
-    The thread passes the values to the calling task, which reports them. So no value is reported after a cancellation.
-    After a cancellation, a generator that is working ends at its next yield. A generator that waits at a yield ends
-    immediately.
-    """
-    outbox, inbox = anyio.create_memory_object_stream[Any](0)
-    result: Any = None
-    failure: BaseException | None = None
-
-    def step_through() -> Any:
-        value = None
-        with contextlib.closing(work()) as steps:
-            while True:
-                try:
-                    value = next(steps)
-                except StopIteration as end:
-                    return value if end.value is None else end.value
-                thread.end_work()
-                if thread.is_abandoned:  # do not use the event loop, which may be closed
-                    return None
-                if not isinstance(value, ToolResult):
-                    anyio.from_thread.run(outbox.send, value)
-                if not thread.start_work():
-                    return None
-
-    async def work_in_thread() -> None:
-        nonlocal result, failure
-        with outbox:
-            try:
-                result = await run_in_thread(step_through, thread)
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                failure = error  # raised after the task group, so that it is not wrapped in an exception group
-
-    with inbox, outbox:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(work_in_thread)
-            async for value in inbox:
-                await report(value)
-    if failure is not None:
-        raise failure
-    return result
 
 
 TIMEOUT = 60.0
@@ -230,7 +180,8 @@ class _ProgressReporter:
     async def __call__(self, progress: Any) -> None:
         with self._paused_clock():
             try:
-                await self._report(_write(self._tool, self._tool.write_progress, progress).value)
+                serialize = self._tool.write if self._tool.yields else write
+                await self._report(_write(self._tool, serialize, progress).value)
             except Exception as error:
                 self.failure = error
                 raise
@@ -277,9 +228,7 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
 
 async def _call(tool: Tool, work: Callable[[], Any], report: Report, thread: Thread) -> Any:
     if tool.yields:
-        return await (
-            _run_generator(work(), report) if tool.is_async else run_generator_in_thread(work, report, thread)
-        )
+        return await _run_generator(work(), report)
     value = work() if tool.is_async else await run_in_thread(work, thread)
     return await value if inspect.isawaitable(value) else value
 

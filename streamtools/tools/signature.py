@@ -138,7 +138,7 @@ def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -
 # Return types.
 
 _AWAITABLE = (abc.Awaitable, abc.Coroutine)
-_ITERABLES = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc.Iterable, abc.AsyncIterable)
+_ITERABLES = (abc.AsyncGenerator, abc.AsyncIterator, abc.AsyncIterable)
 
 
 class ReturnType(NamedTuple):
@@ -152,25 +152,17 @@ class ReturnType(NamedTuple):
 _UNKNOWN = ReturnType()
 
 
-def return_types_of(function: Callable[..., Any]) -> tuple[ReturnType, ReturnType]:
-    """Return the declared types of a function's result and of the progress values that it yields.
-
-    The result of a generator has its declared return type. If it declares none, the result has the type of the yielded
-    values.
-    """
+def return_type_of(function: Callable[..., Any]) -> ReturnType:
+    """Return the declared type of a function's result, or of the values that an async generator yields."""
     body = body_of(function)
     try:
         hint = _resolve(inspect.signature(function).return_annotation, body)
     except (*UNUSABLE, ValueError):
-        return _UNKNOWN, _UNKNOWN
+        return _UNKNOWN
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        if origin not in _ITERABLES:
-            return _UNKNOWN, _UNKNOWN
-        yielded = _return_type(args[0])
-        returns = origin is abc.Generator and len(args) == 3 and args[2] is not type(None)
-        return _return_type(args[2]) if returns else yielded, yielded
-    return _return_type(args[-1] if origin in _AWAITABLE else hint), _UNKNOWN
+    if inspect.isasyncgenfunction(body):
+        return _return_type(args[0]) if origin in _ITERABLES else _UNKNOWN
+    return _return_type(args[-1] if origin in _AWAITABLE else hint)
 
 
 def _return_type(hint: Any) -> ReturnType:

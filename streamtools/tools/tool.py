@@ -119,7 +119,7 @@ class Tool(Generic[P, R]):
         from streamtools.tools.signature import (  # imported late, because it imports pydantic's models slowly
             handler_input_of,
             input_of,
-            return_types_of,
+            return_type_of,
             untyped,
         )
 
@@ -160,7 +160,9 @@ class Tool(Generic[P, R]):
             where, advice = f"tool {self.name!r}: requires_approval", "; or write True or False"
             check_function(where, self.requires_approval, "arguments", advice=advice)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
-        self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
+        self.yields = inspect.isasyncgenfunction(body)
+        if inspect.isgeneratorfunction(body):
+            raise TypeError(f"tool {self.name!r} yields: write `async def`, or call `progress` of its `ToolContext`")
         parameters = options.get("parameters")
         self.has_given_schema = parameters is not None
         try:
@@ -175,11 +177,9 @@ class Tool(Generic[P, R]):
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
-        (self.output_type, self._output, self.output_schema), progress = return_types_of(function)
+        self.output_type, self._output, self.output_schema = return_type_of(function)
         self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
         """Serializes a result for the interface and the model. Raises the errors of the serializer."""
-        self.write_progress: Callable[[Any], Written] = functools.partial(write, type_=progress.adapter)
-        """Serializes a value that a generator yielded as progress. Raises the errors of the serializer."""
         if examples := options.get("examples"):
             self._add_examples(examples)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, Field
@@ -105,10 +105,6 @@ def model_and_context(person: Address, context: Annotated[ToolContext, "mine"]) 
 async def coroutine(city: str) -> None: ...
 
 
-def generator(to: int) -> Iterator[int]:
-    yield to
-
-
 async def async_generator(to: int) -> AsyncIterator[int]:
     yield to
 
@@ -201,7 +197,6 @@ SIGNATURES: list[tuple[Callable[..., Any], Schema]] = [
     (with_state, of("city", city=STRING)),
     (model_and_context, {key: value for key, value in ADDRESS.items() if key not in ("title",)}),
     (coroutine, of("city", city=STRING)),
-    (generator, of("to", to=INTEGER)),
     (async_generator, of("to", to=INTEGER)),
     (functools.partial(bound, "Ann", currency="CHF"), of("amount", amount=INTEGER)),
     (Session().rename, of("name", name=STRING)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -157,30 +156,6 @@ async def test_a_thread_that_has_not_started_never_does() -> None:
     (outcome,), _ = work.close_calls([call("set")])
     assert (Code.TOOL_CANCELLED, False, False) == (outcome.error, outcome.abandoned, begun.is_set())
     assert work.threads.left == 0
-
-
-async def test_a_generator_that_waits_at_a_yield_is_not_abandoned() -> None:
-    """It ends immediately, and its cleanup runs."""
-    scope, closed = anyio.CancelScope(), threading.Event()
-
-    def steps() -> Iterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            closed.set()
-
-    async def stop() -> None:
-        scope.cancel()
-        await anyio.lowlevel.checkpoint()
-
-    interface = Interface(lambda event: stop() if event.type == "progress" else None)
-    work = runner(interface, steps)
-    with scope:
-        await work.run([call("steps")], interface.send)
-    await anyio.to_thread.run_sync(closed.wait)
-    (outcome,), (ending,) = work.close_calls([call("steps")])
-    assert (Code.TOOL_CANCELLED, False, "error") == (outcome.error, outcome.abandoned, ending.type)
 
 
 # Results that travel as text, and come back in later calls.

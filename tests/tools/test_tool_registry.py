@@ -125,9 +125,9 @@ async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: A
 async def test_execute_returns_the_result_for_the_interface() -> None:
     """Progress is dropped."""
 
-    def report() -> Any:
+    async def report() -> Any:
         yield 1
-        return ToolResult(model="short", ui=["long"])
+        yield ToolResult(model="short", ui=["long"])
 
     assert await ToolRegistry(report).execute("report") == ["long"]
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
 from typing import Any
 
@@ -19,8 +19,7 @@ import structlog.testing
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
-from streamtools.tools import Tool, ToolOutcome, ToolRegistry, ToolResult
-from streamtools.tools.invocation import Thread, Threads
+from streamtools.tools import Tool, ToolContext, ToolOutcome, ToolRegistry, ToolResult
 from streamtools.tools.runner import Runner, RunnerOptions
 from tests.support.cases import together
 
@@ -257,15 +256,10 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
             raise each
         yield 1
 
-    def as_generator() -> Iterator[int]:
-        for each in [error]:
-            raise each
-        yield 1
-
-    return [as_coroutine, in_thread, as_async_generator, as_generator]
+    return [as_coroutine, in_thread, as_async_generator]
 
 
-@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("kind", range(3), ids=["coroutine", "thread", "async generator"])
 async def test_exceptions_for_the_program_propagate(kind: int) -> None:
     """Other exceptions that do not inherit from `Exception` are failures."""
 
@@ -277,7 +271,7 @@ async def test_exceptions_for_the_program_propagate(kind: int) -> None:
     assert caught.group_contains(Emergency)
 
 
-@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("kind", range(3), ids=["coroutine", "thread", "async generator"])
 @together("raised", [SystemExit, KeyboardInterrupt])
 @together("backend", ["asyncio", "trio"])
 def test_a_tool_that_exits_ends_the_program(raised: type[BaseException], kind: int, backend: str) -> None:
@@ -330,13 +324,10 @@ async def count_async(to: int) -> AsyncIterator[int]:
         yield number
 
 
-def count(to: int) -> Iterator[int]:
-    yield from range(1, to + 1)
-
-
-def count_and_return(to: int) -> Any:
-    yield from range(1, to + 1)
-    return f"counted to {to}"
+def count(to: int, context: ToolContext) -> int:
+    for number in range(1, to + 1):
+        context.progress(number)
+    return to
 
 
 async def count_and_conclude(to: int) -> AsyncIterator[Any]:
@@ -345,43 +336,16 @@ async def count_and_conclude(to: int) -> AsyncIterator[Any]:
     yield ToolResult(model=f"counted to {to}", ui=to)
 
 
-def count_and_conclude_here(to: int) -> Iterator[Any]:
-    yield from range(1, to + 1)
-    yield ToolResult(model=f"counted to {to}", ui=to)
-
-
 @together(
-    ("function", "result", "text"),
-    [
-        (count_async, 3, "3"),
-        (count, 3, "3"),
-        (count_and_return, "counted to 3", "counted to 3"),
-        (count_and_conclude, 3, "counted to 3"),
-        (count_and_conclude_here, 3, "counted to 3"),
-    ],
+    ("function", "result", "text"), [(count_async, 3, "3"), (count, 3, "3"), (count_and_conclude, 3, "counted to 3")]
 )
 async def test_yielded_values_are_progress(function: Callable[..., Any], result: Any, text: str) -> None:
-    """The result is the return value, or else the last yield."""
+    """The result of a generator is its last yield."""
     interface = Interface()
     (outcome,) = await runner(interface, function).run([call(function.__name__, "c", to=3)], interface.send)
     assert interface.events[1:-1] == [Progress("c", number, seq=number + 1) for number in (1, 2, 3)]
     assert [interface.story[0], interface.story[-1]] == [("executing", "c"), ("executed", "c")]
     assert (outcome.result, outcome.text) == (result, text)
-
-
-async def test_a_generator_lives_in_one_thread() -> None:
-    """Connections and context variables stay usable between its yields."""
-
-    def where() -> Iterator[int]:
-        for _ in range(3):
-            yield threading.get_ident()
-
-    interface = Interface()
-    calls = [call("where", name) for name in "abcd"]
-    await runner(interface, where).run(calls, interface.send)
-    for made in calls:
-        told = [each.data for each in interface.events if isinstance(each, Progress) and each.call_id == made.id]
-        assert (len(told), len(set(told))) == (3, 1)
 
 
 @pytest.mark.parametrize("function", [count, count_async])
@@ -494,14 +458,3 @@ def test_execute_propagates_a_cancellation_by_asyncio() -> None:
             await task
 
     asyncio.run(program())
-
-
-def test_an_abandoned_thread_is_counted_once() -> None:
-    """A call may be cancelled while its thread goes from one piece of work to the next."""
-    thread = Thread(Threads())
-    assert thread.start_work()
-    thread.stop()
-    assert thread.threads.left == 1
-    thread.end_work()
-    thread.end_work()
-    assert thread.threads.left == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Annotated, Any, Union
 
 import pytest
@@ -132,6 +132,8 @@ class Some(TypedDict):
 
 def not_a_dict(x: int, y: int) -> None: ...
 def unpacked(**more: Unpack[Some]) -> None: ...
+def generator() -> Iterator[int]:
+    yield 1
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,7 @@ def unpacked(**more: Unpack[Some]) -> None: ...
         (not_a_dict, {"parameters": {}}, "the function must take one dict of arguments and require nothing else"),
         (unpacked, {}, "tool 'unpacked': parameter 'more' unpacks a typed dict; take the dict itself instead"),
         (classmethod(lambda cls: cls), {}, "a tool needs a function"),
+        (generator, {}, "tool 'generator' yields: write `async def`"),
     ],
 )
 def test_invalid_functions_are_refused(function: Any, options: Any, reason: str) -> None:
@@ -157,13 +160,12 @@ class Secret(Public):
     password: str = "s3cret"
 
 
-def rows() -> Iterator[Public]:
+async def rows() -> AsyncIterator[Public]:
     yield Secret(name="Ann")
 
 
 def test_yielded_values_are_published_by_their_type() -> None:
     """Fields of a subclass stay inside, as for results."""
-    assert {"name": "Ann"} == Tool(rows).write_progress(Secret(name="Ann")).value
     assert {"name": "Ann"} == Tool(rows).write(Secret(name="Ann")).value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -97,13 +97,13 @@ class Tools:
             self._end(context)
             return "done"
 
-    def count(self, context: ToolContext[Any]) -> Iterator[int]:
+    def count(self, context: ToolContext[Any]) -> None:
         """Report progress from a thread."""
         self._begin(context)
         with _AtWork(self._rack):
             for number in range(2):
                 self._rack.hit("thread")
-                yield number
+                context.progress(number)
             self._rack.hit("thread")
             self._end(context)
 
