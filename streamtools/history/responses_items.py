@@ -99,7 +99,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
     elif isinstance(kind, str) or (kind is None and string_at(item, "id") and len(item) <= 2):  # an item reference
         reader.open_turn(FORMAT).add_item(item)
     else:
-        raise ValueError(f"the message has no role, and the item type {kind!r} is invalid")
+        raise ValueError("the message has no role, and an item must have a type, which is a text")
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:

@@ -353,6 +353,11 @@ class StreamMachine:
             self._ending.stop(why)
         return self.number_all(self._start() + self._break_off_turn() + self._end_step())
 
+    def fail(self, message: str) -> list[UIEvent]:
+        """Return the events of an exception that ends the run. A run that has ended or was stopped keeps its reason."""
+        has_ended = self.closed or self.stopped or self._ending.failed
+        return self.number_all(self._start() + ([] if has_ended else self._fail(Code.STREAM_INTERRUPTED, message)))
+
     def close(self) -> list[UIEvent]:
         """Return the last events. Call this when the transport ends.
 

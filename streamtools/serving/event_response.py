@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import Checked, check_number
 from streamtools.events import UIEvent
+from streamtools.logs import Logger
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
 from streamtools.outputs.sse import encode
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
@@ -29,6 +30,7 @@ from streamtools.serving.requests import unavailable
 from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWriter, check_seconds, wait_for_disconnect
 from streamtools.serving.shutdown import Shutdown
 
+_log = Logger(__name__)
 _MAX_HEADER_DELAY_S = 0.05  # the headers wait at most this long until the stream is open
 _SEQ = re.compile(r"[0-9]{1,15}", re.ASCII)  # up to 15 digits: JavaScript represents these integers exactly
 
@@ -47,13 +49,16 @@ def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
 
     Reads the header `Last-Event-ID`, which a browser's `EventSource` sends when it reconnects. Without this header, it
     reads the query parameter `after`. Returns 0 for a value that is not a number, so that the client receives all
-    events again and misses none. `request` is a request or a websocket of Starlette, FastAPI or Litestar, or an ASGI
-    scope.
+    events again and misses none, and logs a warning. `request` is a request or a websocket of Starlette, FastAPI or
+    Litestar, or an ASGI scope.
     """
     # Starlette's requests are also mappings, so an isinstance check cannot tell them from a scope.
     connection: Any = request if hasattr(request, "query_params") else HTTPConnection(dict(request))
     seq = connection.headers.get("last-event-id") or connection.query_params.get("after") or ""
-    return int(seq) if _SEQ.fullmatch(seq) else 0
+    is_seq = _SEQ.fullmatch(seq)
+    if seq and not is_seq:
+        _log.warning("position_ignored", advice="`Last-Event-ID` and `after` must be the `seq` of an event")
+    return int(seq) if is_seq else 0
 
 
 class EventStreamResponse(Checked, Response):

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from inspect import iscoroutine
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
@@ -410,8 +410,9 @@ async def serve_websocket(
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
     code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
-    log reports the type, line and reason of the exception (`message_refused`). Any other exception is raised, and the
-    websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` from the handler.
+    log reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
+    raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` from the
+    handler.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
@@ -437,7 +438,9 @@ async def serve_websocket(
     has_conversations = max_conversations is not None
     connection = _Connection(
         socket=socket,
-        handler=lambda message, conversation: handler(message, Session(websocket, socket, conversation)),
+        handler=wraps(handler)(
+            lambda message, conversation: handler(message, Session(websocket, socket, conversation))
+        ),
         read_frame=partial(
             read_frame, max_characters=max_frame, max_values=max_values, has_conversations=has_conversations
         ),
@@ -600,7 +603,7 @@ class _Connection:
                     has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
                     if has_begun or isinstance(error, StreamToolsError):
                         raise
-                    _log.warning("message_refused", **explained(error))
+                    _log.warning("message_refused", **explained(error), handler=self.handler.__qualname__)
                     await self._refuse(FrameError("refused", "The message is invalid."), conversation)
                 answers.popleft()
         except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup

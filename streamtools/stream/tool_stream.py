@@ -26,17 +26,8 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import (
-    AsyncOnly,
-    Checked,
-    ClosedError,
-    Code,
-    UnreadableSource,
-    check_kind,
-    check_names,
-    check_word,
-)
-from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, explain_attribute, weigh
+from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names, check_word
+from streamtools.events import LARGE, Partial, Progress, Text, UIEvent, explain_attribute, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
@@ -684,8 +675,8 @@ class StreamRun:
         """
         self._close_judge()
         if failure is not None:
-            fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=failure)
-            self.emit(self.machine.feed(fault))
+            log.warning("stream_failed", run_id=self.machine.run_id, cause=failure)
+            self.emit(self.machine.fail("the stream could not be read"))
             self.emit(self.steps.end_calls())
         elif self._scope is not None and self._scope.cancelled_caught:
             self.emit(self.steps.end_calls())

@@ -116,7 +116,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         changed = self.call.digest != self.digest
         if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
             advice = "show it again, and approve with the digest of its event `approval-requested`"
-            raise DecisionRefused(f"{shown} is not the call that was shown: its arguments differ; {advice}")
+            raise DecisionRefused(f"{shown} is not the call that was shown: its digest differs; {advice}")
 
     def has_expired(self, now: float) -> bool:
         """Return whether the question has expired."""

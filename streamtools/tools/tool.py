@@ -140,7 +140,8 @@ class Tool(Generic[P, R]):
         name = options.get("name")
         self.name: str = getattr(inner, "__name__", type(inner).__name__) if name is None else name
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is not a valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -")
+            advice = ", and write tool(function, name=...)" if name is None else ""
+            raise ValueError(f"{self.name!r} is not a valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -{advice}")
         # A callable object has the docstring of its `__call__`, or else of its class.
         documented = read_docstring(body.__doc__ or inner.__doc__)
         description = options.get("description")

@@ -143,7 +143,7 @@ def test_only_transcripts_need_rich(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     arguments = [command, _NO_CALL] if command == "replay" else [command]
     assert 2 == main(arguments)
-    expected = 'a transcript (not replay --json) needs rich: pip install "streamtools[cli]"'
+    expected = 'this command (except replay --json) needs rich: pip install "streamtools[cli]"'
     assert expected == error_line(capsys)
     assert 0 == main(["replay", _NO_CALL, "--json", "--speed", "0"])
     assert '"type":"done"' in capsys.readouterr().out

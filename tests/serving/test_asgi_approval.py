@@ -128,7 +128,7 @@ async def test_an_approval_of_another_call_is_refused() -> None:
             await decide(client, "n0", approved=True, digest=wrong)
             (answer,) = await hear(client, "error")
             assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
-            assert "its arguments differ" in answer["error"]["message"]
+            assert "its digest differs" in answer["error"]["message"]
         assert [] == counted.bank.paid
         await decide(client, "n0", approved=True, digest=event["digest"])
         await hear(client)

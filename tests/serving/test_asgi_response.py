@@ -504,11 +504,12 @@ def connection(headers: Mapping[str, str], query: str = "") -> HTTPConnection:
         ({}, "after=1&after=2", 2),
     ],
 )
-def test_positions(headers: dict[str, str], query: str, expected: int) -> None:
-    """The header precedes the query. A value that is not a number counts as 0."""
+def test_positions(headers: dict[str, str], query: str, expected: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The header precedes the query. A value that is not a number counts as 0, with a warning."""
     request = connection(headers, query)
 
     assert (expected, expected) == (asgi.last_event_id(request), asgi.last_event_id(request.scope))
+    assert 2 * (not expected and bool(query or headers)) == caplog.text.count("position_ignored")
 
 
 async def test_a_position_applies_to_runs_only() -> None:

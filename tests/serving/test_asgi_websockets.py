@@ -385,6 +385,7 @@ async def test_what_a_handler_raises(
     assert (closed, not logged) == (client.close_code, bool(raised))
     told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("message_refused ")]
     assert logged == [each["error"] for each in told]
+    assert all(each["handler"].endswith("test_what_a_handler_raises.<locals>.answer") for each in told)
     assert all(each["reason"] == "'text'" for each in told if each["error"] == "KeyError")
     assert not [each for each in caplog.records if logged and each.exc_info]
 

@@ -66,7 +66,7 @@ async def test_denials_and_errors_of_a_run() -> None:
     bank = Bank()
 
     async def decide(run: Any) -> None:
-        with pytest.raises(DecisionRefused, match="its arguments differ"):
+        with pytest.raises(DecisionRefused, match="its digest differs"):
             await run.approve("n0", digest="another")
         with pytest.raises(ValueError, match="'n0' must be Approve, Deny, Answer, True or False, got None"):
             await run.decide("n0", None)

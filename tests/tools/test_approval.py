@@ -173,7 +173,7 @@ async def test_a_changed_call_is_refused() -> None:
     assert suspension is not None
     forged = json.loads(suspension.to_json())
     forged["questions"][0]["call"]["arguments"]["amount"] = 5000
-    with pytest.raises(DecisionRefused, match="its arguments differ"):
+    with pytest.raises(DecisionRefused, match="its digest differs"):
         await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, resume=json.dumps(forged))
     on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": False}, resume=json.dumps(forged))
     assert ["call n0", "error n0 tool_denied"] == on.shown[:2]

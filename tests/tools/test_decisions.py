@@ -63,11 +63,11 @@ async def test_a_late_decision_is_a_denial(decision: Decision, decided: bool, no
         pytest.param(
             asked(approval=False), Approve(), "waits for Answer or Deny, got Approve", id="a yes for a result"
         ),
-        pytest.param(asked(), Approve(changed(sum=6).digest), "its arguments differ", id="another was shown"),
+        pytest.param(asked(), Approve(changed(sum=6).digest), "its digest differs", id="another was shown"),
         pytest.param(
             Question(call=changed(sum=500), digest=PAY.digest, approval=True),
             Approve(),
-            "its arguments differ",
+            "its digest differs",
             id="changed since",
         ),
     ],

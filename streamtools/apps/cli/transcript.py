@@ -22,7 +22,7 @@ from streamtools.errors import Code
 from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
 
-with require_packages("a transcript (not replay --json)", "cli", "rich"):
+with require_packages("this command (except replay --json)", "cli", "rich"):
     from rich.console import Console
     from rich.segment import Segment, Segments
     from rich.style import Style

@@ -543,7 +543,7 @@ def _join_url(base: str, path: str) -> str:
     except (httpx.InvalidURL, ValueError):  # httpx raises these, also for host names that DNS does not allow
         valid = False
     if not valid:  # the message does not contain the URL, which may include a secret
-        rule = "must begin with http:// or https:// and a host, without control characters"
+        rule = "must begin with http:// or https:// and a host, such as http://127.0.0.1:8000/v1"
         raise ValueError(f"`base_url` {rule}. For the provider's own server, leave it out.")
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")

@@ -56,7 +56,9 @@ def _suggestion(choice: object) -> str:
     similar = [f"'{id}'" for id in DIALECTS if choice and choice.lower() in id]
     suggestion = f"; did you mean {' or '.join(similar[:3])}?" if similar else did_you_mean(choice, DIALECTS)
     if dialects_for(choice):
-        suggestion += f"; for the dialects of a model, write dialects=dialects_for({choice!r})"
+        suggestion += (
+            f"{'' if suggestion else ';'} for the dialects of a model, write dialects=dialects_for({choice!r})"
+        )
     return suggestion or f"; there are {', '.join(DIALECTS)}"
 
 
