@@ -660,9 +660,8 @@ def explain_attribute(error: object) -> None:
     """If `error` is the AttributeError for an attribute that an event lacks, add a note that says what to write."""
     if isinstance(error, AttributeError) and isinstance(error.obj, Event):
         kinds = [kind.type for kind in UI_EVENTS if error.name in kind.__struct_fields__]
-        known = ", ".join(error.obj.__struct_fields__)
-        note = f'write `if event.type == "{kinds[0]}":` first' if kinds else f"the attributes of this event are {known}"
-        error.add_note(f"{note}; each type of event has its own attributes")
+        advice = f'write `if event.type == "{kinds[0]}":` first; ' if kinds else ""
+        error.add_note(f"{advice}this event has {', '.join(error.obj.__struct_fields__)}")
 
 
 # The sizes of events in memory.

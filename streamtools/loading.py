@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, takewhile
@@ -56,6 +57,25 @@ def check_calls(names: dict[str, Any]) -> None:
         if isinstance(names.get(name), FunctionType):
             names[name] = checked(names[name])
     load_later(names)
+
+
+class MissingPackage(ModuleNotFoundError):
+    """A package of an extra is not installed."""
+
+
+@contextmanager
+def require_packages(user: str, extras: str, *packages: str) -> Iterator[None]:
+    """Raise `MissingPackage` if an import in the `with` block fails because one of the `packages` is not installed.
+
+    `user` begins the message, such as "this command". `extras` are the extras that install the packages.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in packages:
+            raise
+        raise MissingPackage(f'{user} needs {missing}: pip install "streamtools[{extras}]"', name=missing) from None
 
 
 class _ImportAdvice:

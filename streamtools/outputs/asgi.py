@@ -8,19 +8,14 @@ The result is a Starlette response, which is also an ASGI application. So FastAP
 applications accept it.
 """
 
-try:
-    import starlette  # noqa: F401
-except ImportError as error:
-    raise ModuleNotFoundError(
-        "streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'", name=error.name
-    ) from error
+from streamtools.loading import check_calls, require_packages
 
-from streamtools.loading import check_calls
-from streamtools.serving.event_reader import OnDisconnect, Readable
-from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
-from streamtools.serving.requests import exception_handlers, read_body
-from streamtools.serving.shutdown import Shutdown, shutdown_signal
-from streamtools.serving.websockets import AnyWebSocket, Handler, Session, send_events, serve_websocket
+with require_packages("streamtools.outputs.asgi", "web", "starlette"):
+    from streamtools.serving.event_reader import OnDisconnect, Readable
+    from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
+    from streamtools.serving.requests import exception_handlers, read_body
+    from streamtools.serving.shutdown import Shutdown, shutdown_signal
+    from streamtools.serving.websockets import AnyWebSocket, Handler, Session, send_events, serve_websocket
 
 __all__ = [
     "AnyRequest",

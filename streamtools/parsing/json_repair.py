@@ -15,6 +15,7 @@ from typing import Final
 
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import Limits
+from streamtools.loading import require_packages
 
 MAX_LENGTH: Final = 4096
 """The limit of the characters of one call's JSON. Longer JSON is not repaired."""
@@ -25,10 +26,8 @@ MAX_IN_TURN: Final = 4 * MAX_LENGTH
 
 def load_library() -> Callable[..., object]:
     """Return the repair function of the library. Raises ImportError if the library is not installed."""
-    try:
+    with require_packages("repair=True", "repair", "json_repair"):
         from json_repair import repair_json
-    except ImportError as error:
-        raise ImportError("repair=True needs json-repair: install 'streamtools[repair]'") from error
     return repair_json
 
 

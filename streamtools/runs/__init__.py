@@ -27,4 +27,4 @@ __all__ = ["Attachment", "LostRun", "MemoryEventLog", "RedisStore", "Run", "Runs
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
 
-load_later(globals(), {"RedisStore": ".serving.redis_store"}, RedisStore="redis")
+load_later(globals(), {"RedisStore": ".serving.redis_store"})

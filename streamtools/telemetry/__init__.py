@@ -5,16 +5,10 @@ from streamtools import telemetry
 telemetry.instrument()
 """
 
-from streamtools.loading import load_later
+from streamtools.loading import load_later, require_packages
 
-try:
+with require_packages("telemetry", "otel", "opentelemetry"):
     from streamtools.telemetry.spans_and_metrics import instrument, uninstrument
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "opentelemetry":
-        raise
-    raise ModuleNotFoundError(
-        'telemetry needs opentelemetry-api: pip install "streamtools[otel]"', name=error.name
-    ) from None
 
 __all__ = ["instrument", "uninstrument"]
 

@@ -36,11 +36,10 @@ __all__ = [
 ]  # fmt: skip
 
 _LAZY = {
-    "MemoryLedger": "sql_ledger",
+    **dict.fromkeys(("MemoryLedger", "SQLiteLedger"), "sql_ledger"),
     "PostgresLedger": "postgres_ledger",
     "RedisLedger": "redis_ledger",
-    "SQLiteLedger": "sql_ledger",
 }
-"""Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
+"""Maps each name that is imported on first use to its module. Few programs need these names, and one needs an extra."""
 
-load_later(globals(), _LAZY, PostgresLedger="psycopg", RedisLedger="redis")
+load_later(globals(), _LAZY, PostgresLedger="psycopg")

@@ -19,14 +19,11 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
+from streamtools.loading import require_packages
 from streamtools.tools.sql_ledger import TABLES, SQLLedger, T
 
-try:
+with require_packages("PostgresLedger", "postgres", "psycopg"):
     import psycopg
-except ImportError as error:
-    raise ModuleNotFoundError(
-        "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'", name=error.name
-    ) from error
 
 _DEFAULTS: dict[str, Any] = {"connect_timeout": 10, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None}
 """The defaults of a connection. The timeout also limits how long an abandoned thread runs while it connects."""

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from streamtools.errors import described
+from streamtools.loading import require_packages
 
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
@@ -48,10 +49,8 @@ async def open_client(url_or_client: object) -> AsyncIterator[RedisClient]:
         return
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
         raise RuntimeError("redis-py runs on asyncio only. On trio, use a store without Redis.")
-    try:
+    with require_packages("the client", "redis", "redis"):
         from redis.asyncio import Redis  # an optional dependency
-    except ImportError as error:
-        raise ImportError("Redis needs the extra `redis`: pip install 'streamtools[redis]'") from error
     client = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
     if not isinstance(client, Redis):
         raise TypeError(f"Expected a URL or a redis.asyncio.Redis, got {type(client)!r}.")

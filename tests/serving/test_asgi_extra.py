@@ -21,5 +21,5 @@ def test_the_import_names_the_extra() -> None:
     """The encoders work without it."""
     shown = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 
-    expected = "starlette: streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'"
+    expected = 'starlette: streamtools.outputs.asgi needs starlette: pip install "streamtools[web]"'
     assert [expected, "text/event-stream"] == shown.stdout.splitlines()

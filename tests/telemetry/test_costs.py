@@ -90,4 +90,4 @@ except ModuleNotFoundError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert b'telemetry needs opentelemetry-api: pip install "streamtools[otel]"\n' == ran.stdout
+    assert b'telemetry needs opentelemetry: pip install "streamtools[otel]"\n' == ran.stdout

@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "history", "outputs", "apps.web"),
+        *("conversation", "conversation.models", "history", "loading", "outputs", "apps.web"),
         *("gateway", "gateway.service"),
         "__init__",  # has the version
     },
@@ -123,7 +123,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec"},
     "conversation": {"msgspec"},
     "outputs": {"msgspec"},
-    "outputs.asgi": {"starlette"},
+    "outputs.asgi": (),
     "serving": {"anyio", "msgspec", "starlette"},
     "gateway": {"msgspec"},
     "gateway.metrics": (),

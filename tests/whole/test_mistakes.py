@@ -241,10 +241,7 @@ async def test_awaited_expressions_say_what_to_write() -> None:
     async with chat(ScriptedModel(["x"]), QUESTION) as events:
         with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
             [item async for item in events.items(Completion)]
-    for name, note in (
-        ("text", 'write `if event.type == "text":` first'),
-        ("txt", "attributes of this event are run_id"),
-    ):
+    for name, note in (("text", 'write `if event.type == "text":` first'), ("txt", "this event has run_id, seq")):
         with pytest.raises(AttributeError, match=f"'Start' object has no attribute '{name}'") as caught:
             async with chat(ScriptedModel(["x"]), QUESTION) as events:
                 [getattr(event, name) async for event in events]

@@ -24,21 +24,6 @@ class CommandError(Exception):
         self.status = status
 
 
-@contextlib.contextmanager
-def require_packages(user: str, extras: str, *packages: str) -> Iterator[None]:
-    """Raise CommandError if an import in the `with` block fails because one of the `packages` is not installed.
-
-    `user` begins the message, such as "this command". `extras` are the extras that install the packages.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in packages:
-            raise
-        raise CommandError(f'{user} needs {missing}: pip install "streamtools[{extras}]"') from None
-
-
 def reason_of(error: Exception) -> object:
     """Return the message of the operating system for an error. Without one, return the error."""
     return getattr(error, "strerror", None) or error

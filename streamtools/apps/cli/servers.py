@@ -20,8 +20,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from streamtools.apps.cli.arguments import GATEWAY_PORT
-from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of, require_packages
+from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.conversation.prompts import Example
+from streamtools.loading import require_packages
 
 with require_packages("this command", "cli,web", "starlette", "uvicorn"):
     import uvicorn

@@ -15,10 +15,10 @@ import re
 from typing import Any, Literal, NoReturn, assert_never
 
 from streamtools import events
-from streamtools.apps.cli.errors import require_packages
 from streamtools.apps.cli.printable import crop, one_line, printable
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
+from streamtools.loading import require_packages
 from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
 
