@@ -19,12 +19,9 @@ from streamtools.calls import ToolCall
 class Redactor(Protocol):
     """The part of `StreamMachine` that telemetry uses.
 
-    `buffered` is the number of characters that the machine has buffered. `without_matches` returns data without the
-    text that rules remove.
+    `without_matches` returns data without the text that rules remove.
     """
 
-    @property
-    def buffered(self) -> int: ...
     def without_matches(self, value: Any) -> Any: ...
 
 
@@ -73,9 +70,6 @@ class ObservedRun(Protocol):
 
     def events_shown(self, events: Sequence[Any]) -> None:
         """Report that these events were delivered. The report may be delayed."""
-
-    def text_buffered(self) -> None:
-        """Report that a batch arrived from which no event could be delivered."""
 
     def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
         """Return a context manager in which a tool runs. `tool` is None for an unknown name.

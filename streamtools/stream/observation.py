@@ -25,14 +25,7 @@ class Observation:
         self._awaits_batch = False  # True if the arrival of the next batch from the source must be reported
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Record events for the next report.
-
-        An empty sequence usually means that the parser or the `TextJudge` buffers text, so this method then reports
-        that text is buffered. At the end of a run, this report is wrong but harmless.
-        """
-        if not events:
-            self._observed.text_buffered()
-            return events
+        """Record events for the next report."""
         if self._awaits_text and any(type(event) is Text and not event.text.isspace() for event in events):
             self._awaits_text = False
             self._observed.text_shown()

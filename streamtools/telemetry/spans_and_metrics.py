@@ -89,7 +89,6 @@ def provider_name(format: str | None, host: str | None) -> str:
 
 _SECOND_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
-_CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 _COUNTERS = {
     "calls": "Calls that models have made.",
@@ -119,9 +118,6 @@ class Instruments:
         self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
         self.first_text = histogram("streamtools.time_to_first_text", "Time from request to first visible text.")
-        self.longest_buffered = histogram(
-            "streamtools.held.longest", "Maximum characters that a run buffered.", "{character}", _CHARACTER_BUCKETS
-        )
         self._tokens = histogram("gen_ai.client.token.usage", "Tokens of a request.", "{token}", _TOKEN_BUCKETS)
         self._counters: dict[str, Counter] = {
             name: meter.create_counter(f"streamtools.{name}", "1", description)
@@ -383,7 +379,6 @@ class RunSpans(_Outcome):
         super().__init__()
         self._settings = settings
         self.machine = machine
-        self._longest_buffered = 0
         self._started_at = perf_counter()
         self.attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent"}
         if settings.agent:
@@ -451,9 +446,6 @@ class RunSpans(_Outcome):
             if self._request is not None:
                 self._request.record_event(event)
 
-    def text_buffered(self) -> None:
-        self._longest_buffered = max(self._longest_buffered, self.machine.buffered)
-
     @contextmanager
     def tool_runs(self, call: ToolCall, tool: Any) -> Iterator[Callable[[Any], None]]:
         settings, clean = self._settings, self.machine.without_matches
@@ -502,7 +494,6 @@ class RunSpans(_Outcome):
             if done.reason == "cancelled":
                 error = error or CANCELLED
         _set_outcome(span, attributes, None if done is None else done.finish_reason, self.usage)
-        settings.metrics.longest_buffered.record(self._longest_buffered)
         duration = perf_counter() - self._started_at
         settings.metrics.agent_duration.record(duration, self.attributes | _set_error(span, error))
         span.end()

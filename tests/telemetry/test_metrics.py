@@ -117,15 +117,6 @@ async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:
     assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
 
 
-async def test_the_most_buffered_text_of_a_run_is_recorded() -> None:
-    with collecting() as collected:
-        pieces = ("Look:\n", "~~~tool", "_ca", "t\n")
-        async with ToolStream(sources.text(pieces), dialects="tilde_fence") as events:
-            shown = [event.text async for event in events if isinstance(event, Text)]
-    assert "Look:\n~~~tool_cat\n" == "".join(shown)
-    assert [10] == collected.sums("streamtools.held.longest")
-
-
 async def test_readers_and_resumes_are_counted() -> None:
     with collecting() as collected:
         async with Runs() as runs:
