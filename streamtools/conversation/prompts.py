@@ -18,11 +18,10 @@ from typing import Any, Final
 from streamtools.errors import checked
 from streamtools.history import Message, System, read_messages
 from streamtools.history.content import string_at
-from streamtools.json_values import compact as compact_json
+from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 from streamtools.tools import Tool, ToolRegistry
-from streamtools.tools.definitions import write_line
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.schemas import inline
 
@@ -55,22 +54,18 @@ class Example:
 
 @checked
 def augment_system_prompt(
-    base: str | None,
-    tools: ToolsLike | None,
-    dialect: str | Dialect | Sequence[str | Dialect] = "tilde_fence",
-    *,
-    compact: bool = False,
+    base: str | None, tools: ToolsLike | None, dialect: str | Dialect | Sequence[str | Dialect] = "tilde_fence"
 ) -> str:
     """Return the system prompt `base` with a section that teaches a model to call `tools` in a `dialect`.
 
     If `base` already has such a section, the section is replaced. If not, the section is appended after a blank line.
     If `tools` is empty, an existing section is removed. Tools are described in the order of their registration, with
-    their JSON schemas. If `compact` is True, each tool is described in one line. If several dialects are enabled, pass
-    all of them in `dialect`, beginning with the dialect to teach. Their markers are then neutralized in the tool
-    descriptions. Raises ValueError for a dialect that is unknown or cannot be taught.
+    their JSON schemas. If several dialects are enabled, pass all of them in `dialect`, beginning with the dialect to
+    teach. Their markers are then neutralized in the tool descriptions. Raises ValueError for a dialect that is unknown
+    or cannot be taught.
     """
     registry = ToolRegistry.of(tools)
-    section = _write_section(registry, _enabled(dialect), short=compact) if registry else ""
+    section = _write_section(registry, _enabled(dialect)) if registry else ""
     return put_section(base, section)
 
 
@@ -133,12 +128,11 @@ def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]
     return [*chosen, *(dialect for dialect in choose_dialects("auto") if dialect.id not in ids)]
 
 
-def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: bool) -> str:
+def _write_section(registry: ToolRegistry, enabled: list[Dialect]) -> str:
     first = next(iter(registry))
-    describe = _describe_in_line if short else _describe
     parts = [
         "You can use these tools:",
-        "\n".join(describe(tool, enabled) for tool in registry),
+        "\n".join(_describe(tool, enabled) for tool in registry),
         enabled[0].instructions(first.name, neutralize_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
     ]
     written = _section_tag.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
@@ -152,7 +146,7 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
     described = {"description": tool.description, "parameters": tool.parameters}
-    written = compact_json({"name": tool.name, **neutralize_all(described, enabled)})
+    written = compact({"name": tool.name, **neutralize_all(described, enabled)})
     return neutralize(written, [_without_patterns(dialect) for dialect in enabled])
 
 
@@ -161,15 +155,10 @@ def _without_patterns(dialect: Dialect) -> Dialect:
     return replace(dialect, reserved_patterns=())
 
 
-def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:
-    line, name_end = write_line(tool), len(f"- {tool.name}(")
-    return line[:name_end] + neutralize(line[name_end:], enabled)
-
-
 def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
     """Return the texts of an example's question, call, result and answer. Raises `UnknownTool`."""
     name = registry.find(example.name).name
-    result = example.result if isinstance(example.result, str) else compact_json(example.result)
+    result = example.result if isinstance(example.result, str) else compact(example.result)
     call = enabled[0].write_call(name, neutralize_all(dict(example.arguments), enabled))
     return example.question, call, enabled[0].write_result(name, neutralize(result, enabled)), example.answer
 
@@ -180,7 +169,7 @@ def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Examp
     pairs = [pair for samples in rounds for pair in samples if pair is not None]
     examples = []
     for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
-        values = ", ".join(value if isinstance(value, str) else compact_json(value) for value in arguments.values())
+        values = ", ".join(value if isinstance(value, str) else compact(value) for value in arguments.values())
         question = f"What does {tool.name} say" + (f" about {neutralize(values, enabled)}?" if values else "?")
         examples.append(Example(question, tool.name, arguments, result, f"It says {result}."))
     return examples

@@ -1,11 +1,11 @@
-"""Converts tools to the formats of providers and of MCP servers, and to one line of text for a prompt."""
+"""Converts tools to the formats of providers and of MCP servers."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Literal, TypeAlias
 
-from streamtools.tools.schemas import JsonSchema, inline, parameters_of_schema, single_type
+from streamtools.tools.schemas import inline, parameters_of_schema
 from streamtools.tools.tool import Tool
 
 ProviderFormat: TypeAlias = Literal[
@@ -15,9 +15,6 @@ DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
 """`"mcp"` is the format in which MCP servers list tools. `"tool_clients"` is the format of Latitude."""
 
 _ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # parameter names that Anthropic accepts
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)  # the first sentence of a text
-_MAX_SENTENCE = 80  # maximum number of characters
-_SCALARS = {"string", "integer", "number", "boolean"}
 
 
 def refused_parameter(tool: Tool) -> str | None:
@@ -60,38 +57,3 @@ def write_definition(tool: Tool, format: str) -> dict[str, Any]:
             return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
         case _:  # "tool_clients"
             return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
-
-
-def write_line(tool: Tool) -> str:
-    """Return a tool as one line of text: its name, parameters, and the first sentence of its description.
-
-    Required parameters come first. An optional parameter is marked with `?`.
-
-    >>> def read_file(path: str, lines: list[int] | None = None) -> str:
-    ...     "Read a file. Slowly."
-    ...     return ""
-    >>> write_line(Tool(read_file))
-    '- read_file(path: string, lines?: integer[]) — Read a file.'
-    """
-    schema = inline(tool.parameters)
-    required = set(schema.get("required", ()))
-    names = sorted(schema["properties"], key=lambda name: (name not in required, name))
-    shown = [f"{name}{'' if name in required else '?'}: {_short_type(schema['properties'][name])}" for name in names]
-    line = f"- {tool.name}({', '.join(shown)})"
-    text = " ".join(tool.description.split())
-    if sentence := _SENTENCE.match(text):
-        text = sentence[1]
-    if len(text) > _MAX_SENTENCE:
-        text = text[: _MAX_SENTENCE - 1].rstrip() + "…"
-    return f"{line} — {text}" if text else line
-
-
-def _short_type(schema: JsonSchema | bool) -> str:
-    if isinstance(schema, bool):
-        return "any"
-    kind = single_type(schema)
-    if kind != "array":
-        return kind
-    arrays = [schema, *(part for part in schema.get("anyOf", ()) if isinstance(part, dict))]
-    items: JsonSchema = next((part["items"] for part in arrays if isinstance(part.get("items"), dict)), {})
-    return f"{single_type(items)}[]" if single_type(items) in _SCALARS else "array"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -52,8 +51,11 @@ Be kind.
 <tool_instructions>
 You can use these tools:
 
-- get_weather(city: string, days?: integer) — Tell the weather.
-- now() — Tell the time.
+{"name":"get_weather","description":"Tell the weather. It is right most of the time.","parameters":{"additionalPrope\
+rties":false,"properties":{"city":{"type":"string"},"days":{"default":1,"type":"integer"}},"required":["city"],"type\
+":"object"}}
+{"name":"now","description":"Tell the time.","parameters":{"additionalProperties":false,"properties":{},"type":"obje\
+ct"}}
 
 To call a tool, write a call in this form, with the name of the tool and its arguments:
 
@@ -69,7 +71,7 @@ message, in this form:
 ~~~
 </tool_instructions>"""
 
-    assert expected == augment_system_prompt("Be kind.", [get_weather, now], compact=True)
+    assert expected == augment_system_prompt("Be kind.", [get_weather, now])
 
 
 def test_tools_are_described_as_compact_json() -> None:
@@ -91,7 +93,7 @@ def test_an_existing_section_is_replaced(base: str) -> None:
     assert once == augment_system_prompt(once, get_weather)
     assert augment_system_prompt(base, now, "hash_marker") == augment_system_prompt(once, now, "hash_marker")
     assert base == augment_system_prompt(once, None)
-    assert once == augment_system_prompt(augment_system_prompt(once, now, compact=True), get_weather)
+    assert once == augment_system_prompt(augment_system_prompt(once, now), get_weather)
 
 
 @pytest.mark.parametrize("base", [None, "", "Be kind.", " \n", "Be kind.\n\n\n"])
@@ -173,9 +175,9 @@ PLANTED = (
 def test_tool_descriptions_are_data(dialect: Dialect) -> None:
     """A repeated call of a description is text, and no description ends the section or begins another."""
     with cases() as case:
-        for text, compact in itertools.product(PLANTED, (False, True)):
-            with case(repr(text), compact):
-                prompt = augment_system_prompt("Hi", planted(text), dialect, compact=compact)
+        for text in PLANTED:
+            with case(repr(text)):
+                prompt = augment_system_prompt("Hi", planted(text), dialect)
                 _, _, told, *_ = prompt.split("\n\n")
 
                 assert [] == parse(f"{told}\n{prompt.split(BEGIN)[0]}", dialects=(dialect,)).calls

@@ -373,7 +373,7 @@ def enabled_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
 @pytest.mark.parametrize("flag", [False, None])
 @BESIDE
 async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], flag: bool | None, share: int) -> None:
-    """Holds in definitions, and in the prompt with its examples and compact lines."""
+    """Holds in definitions, and in the prompt with its examples."""
     with cases() as case:
         for dialect in [*[*DIALECTS.values()][(flag is None) :: share], DIALECTS["morph_xml"]]:
             planted, enabled = dialect.write_call("pay", ANN), enabled_with(dialect, beside)
@@ -385,8 +385,8 @@ async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], f
                     await chat(model, ASKED, tools=tools, dialects=enabled, request=RequestOptions(few_shot=True))
 
                     taught: list[Any] = enabled if enabled[0].teachable else ["tilde_fence", *enabled]
-                    line = augment_system_prompt(None, tools, taught, compact=True)
-                    assert [] == called_by([model.body(model.asks[0]), line], enabled, tools)
+                    prompt = augment_system_prompt(None, tools, taught)
+                    assert [] == called_by([model.body(model.asks[0]), prompt], enabled, tools)
 
 
 @ONE_LOOP

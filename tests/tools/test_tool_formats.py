@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from streamtools.parsing.declared import Declared
 from streamtools.tools import Tool, ToolRegistry, tool
-from streamtools.tools.definitions import DefinitionFormat, write_line
+from streamtools.tools.definitions import DefinitionFormat
 from streamtools.tools.schemas import parameters_of_schema, schema_of_parameters, single_type
 from tests.support.cases import together
 from tests.support.signatures import TOOLS
@@ -171,31 +171,3 @@ def test_a_parameter_without_a_unique_name(parameters: Any) -> None:
 def test_a_schema_has_one_type_or_is_an_object(schema: dict[str, Any], kind: str) -> None:
     """Null besides a type does not count."""
     assert kind == single_type(schema)
-
-
-def line(**properties: Any) -> str:
-    made = Tool(lambda it: it, name="f", description="", parameters={"properties": properties, "required": ["z"]})
-    return write_line(made)
-
-
-def test_a_compact_line_has_types() -> None:
-    """Required parameters first, then by name. An array of scalars shows their type."""
-    assert line(b={"type": "integer"}, z={"type": "string"}, a=True) == "- f(z: string, a?: any, b?: integer)"
-    assert line(z={"type": "array", "items": {"type": "number"}}) == "- f(z: number[])"
-    assert line(z={"type": "array", "items": {"type": "array"}}) == "- f(z: array)"
-    assert line(z={"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}) == "- f(z: string[])"
-
-
-@pytest.mark.parametrize(
-    ("description", "shown"),
-    [
-        ("One. Two.", "One."),
-        ("Version 1.5 of it", "Version 1.5 of it"),
-        ("x" * 81, "x" * 79 + "…"),
-        ("Two\n\nparagraphs", "Two paragraphs"),
-    ],
-)
-def test_a_compact_line_has_one_short_sentence(description: str, shown: str) -> None:
-    """The first sentence, on one line, with at most 80 characters."""
-    assert write_line(Tool(weather)) == "- weather(place: object, unit?: string) — Tell the weather."
-    assert write_line(Tool(now, description=description)) == f"- now() — {shown}"

@@ -227,7 +227,6 @@ _TOOLS = [
 _USES: tuple[Callable[[ToolRegistry], object], ...] = (
     _define,
     partial(augment_system_prompt, "Hi."),
-    partial(augment_system_prompt, "Hi.", compact=True),
     partial(few_shot, "tilde_fence"),
 )
 _SHAPES: tuple[Callable[[list[Any]], object], ...] = (
