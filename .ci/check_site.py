@@ -20,9 +20,8 @@ def main() -> None:
         html = (ROOT / ".cache" / "site" / "api" / page.stem / "index.html").read_text(encoding="utf-8")
         anchors = set(re.findall(r'id="(streamtools[^"]*)"', html))
         for module in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
-            members = vars(importlib.import_module(module))
-            own = [name for name, each in members.items() if getattr(each, "__module__", "") == module]
-            names = [name for name in members.get("__all__", own) if not isinstance(members.get(name), ModuleType)]
+            found = importlib.import_module(module)
+            names = [name for name in found.__all__ if not isinstance(getattr(found, name), ModuleType)]
             expected = {f"{module}.{name}" for name in names if not name.startswith("_")} - UNPACKED
             missing += sorted(expected - anchors)
             checked += len(expected)
