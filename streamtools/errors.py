@@ -203,7 +203,7 @@ def check_kind(name: str, given: object, kind: type, *, optional: bool = False) 
     if not (isinstance(given, kind) or (optional and given is None)):
         fields = [*(given if isinstance(given, Mapping) else ()), *getattr(kind, "__annotations__", ())]
         example = f", such as {kind.__name__}({fields[0]}=...)" if is_dataclass(kind) else ""
-        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        article = "an" if kind.__name__[0] in "AEIOaeio" else "a"
         raise TypeError(f"{name} must be {article} {kind.__name__}{example}, got {described(given)}")
 
 

@@ -100,8 +100,7 @@ class EventStreamResponse(Checked, Response):
         shutdown: Shutdown | None = None,
         background: BackgroundTask | None = None,
     ) -> None:
-        if not (after is None or (isinstance(after, int) and after >= 0)):
-            raise ValueError(f"`after` must be the seq of an event, got {after!r}.")
+        check_number("after", after, 0, whole=True, optional=True)
         encoder = make_encoder(format)
         check_can_replace_steps(encoder, run_or_stream)
         check_seconds("keep_alive", keep_alive)

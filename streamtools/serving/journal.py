@@ -10,7 +10,7 @@ import anyio.lowlevel
 from msgspec.structs import replace
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly
+from streamtools.errors import AsyncOnly, check_kind
 from streamtools.events import Done, Start, UIEvent, explain_attribute
 from streamtools.logs import Logger
 from streamtools.outputs.sse import SharedFrames
@@ -115,8 +115,7 @@ class Attachment(AsyncOnly):
     """
 
     def __init__(self, journal: Journal, after: int, on_detach: Callable[[Attachment], None]) -> None:
-        if not isinstance(after, int):
-            raise TypeError(f"`after` must be the seq of an event, got {after!r}.")
+        check_kind("after", after, int)
         self.position = after
         self.shared_frames = journal.shared_frames
         self.pace = journal.pace

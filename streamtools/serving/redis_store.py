@@ -294,7 +294,7 @@ class RedisStore(Checked):
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
         run = self._running.get(key)
-        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and not run._is_entered):
+        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and run._events is None):
             return {"over": True}
         match message["kind"]:
             case "stop":

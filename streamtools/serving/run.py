@@ -232,7 +232,7 @@ class Run(AsyncOnly, Checked, Deciding):
         """
         decision = read_decision(call_id, decision)
         if self._driver is not None:
-            if self._lost is not None and not self._is_entered:
+            if self._lost is not None and self._events is None:
                 raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
             await self.journal.check_lease()
         if self.continued is not None:
@@ -295,7 +295,7 @@ class Run(AsyncOnly, Checked, Deciding):
         this has no effect on a run that has ended or has already sent `done`. May be called from any task.
         """
         self._cancel()
-        await self._wait_here()
+        await self._finished.wait()
         if self.continued is not None:
             await self.continued.stop()
         await self._withdraw_questions()
@@ -311,10 +311,6 @@ class Run(AsyncOnly, Checked, Deciding):
         """Whether the run was stopped while it waited for decisions."""
         return _STOPPED in self.decisions.values()
 
-    async def _wait_here(self) -> None:
-        """Wait until this process has ended the run, even if another process continues it."""
-        await self._finished.wait()
-
     def _cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
         if self._driver is not None:
@@ -327,18 +323,13 @@ class Run(AsyncOnly, Checked, Deciding):
         self._cancel()
 
     @property
-    def _is_entered(self) -> bool:
-        """Whether the stream of the run has begun, and the run has not ended here."""
-        return self._events is not None
-
-    @property
     def _has_done(self) -> bool:
         """Whether the run has its `done` event, even if `done` is not written yet."""
         return (self._withheld or self.journal.done) is not None
 
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
-        await self._wait_here()
+        await self._finished.wait()
         if self.continued is not None:
             return await self.continued.wait()
         if self._error is not None:

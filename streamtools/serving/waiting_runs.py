@@ -168,7 +168,7 @@ class WaitingRuns:
             except Exception as error:
                 log.debug("lease_not_renewed", run_id=run.id, **loggable(error))
             with anyio.move_on_after(self._lease / 3):
-                await continuation._wait_here()
+                await continuation._finished.wait()
 
     async def stop(self, run: Run) -> None:
         """Ask the process that continues a run to stop the continuation."""

@@ -32,7 +32,6 @@ from starlette.websockets import WebSocketState
 from streamtools.errors import (
     DecisionRefused,
     Draining,
-    InvalidDecision,
     OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
@@ -336,7 +335,7 @@ def read_frame(
             key = "decision"
             return DecisionFrame(call_id, parse_decision(value)), conversation
         return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else value, conversation
-    except (msgspec.ValidationError, InvalidDecision) as error:
+    except (msgspec.ValidationError, DecisionRefused) as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
 
 

@@ -43,6 +43,8 @@ class RecordingSettings(Checked):
     """True if a recorded response can be replayed more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
     """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
+    exchange: int | None = None
+    """The number of the only exchange whose response has a fault. With None, the fault applies to each response."""
     allow_hosts: Sequence[str] = ()
     """Hosts that the test can reach during a replay. The local machine is always allowed."""
     inner: Callable[[], Any] | None = None
@@ -79,7 +81,12 @@ class FixtureTransport(ClientTransport):
         self._recorder: RecordingTransport | None = None
         if mode == "replay" or (mode == "extend" and path.exists()):
             self._replay = ReplayTransport(
-                path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
+                path,
+                match=settings.match,
+                repeat=settings.repeat,
+                redact=settings.redact,
+                exchange=settings.exchange,
+                **settings.playback,
             )
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
@@ -153,13 +160,12 @@ class FixtureTransport(ClientTransport):
         if self._recorder is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = create_private_file(self._temporary_path)
-            settings = self._settings
             self._recorder = RecordingTransport(
-                settings.inner() if settings.inner else None,
+                None if self._settings.inner is None else self._settings.inner(),
                 self._file,
-                source=settings.source,
-                redact=settings.redact,
-                record_body=settings.record_body,
+                source=self._settings.source,
+                redact=self._settings.redact,
+                record_body=self._settings.record_body,
             )
         return self._recorder
 
@@ -214,7 +220,7 @@ class RecordingFixture:
         if parser.new_id is new_call_id:
             parser = dataclasses.replace(parser, new_id=self.new_id)
         chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
-        return replay(self.path, exchange=exchange, tools=tools, **chosen)
+        return replay(self.path, exchange=exchange or self._settings.exchange, tools=tools, **chosen)
 
     def problems(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about unrecorded requests. With `check_unplayed=True`, also report unused recordings."""

@@ -174,7 +174,7 @@ class Deciding(Protocol):
     def decide(self, call_id: str, decision: Decision) -> Awaitable[None]:
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
 
-    def approve(self, call_id: str, *, digest: str | None = None) -> Awaitable[None]:
+    def approve(self, call_id: str, digest: str | None = None) -> Awaitable[None]:
         """Let a waiting call run. With `digest`, the call must be the one that was shown."""
         return self.decide(call_id, Approve(digest))
 

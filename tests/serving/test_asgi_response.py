@@ -535,8 +535,8 @@ async def test_a_position_applies_to_runs_only() -> None:
     ("options", "words"),
     [
         ({"format": "morse"}, "format must be one of"),
-        ({"after": -1}, "`after` must be the seq of an event"),
-        ({"after": "3"}, "`after` must be the seq of an event"),
+        ({"after": -1}, "after must be an integer of at least 0 or None"),
+        ({"after": "3"}, "after must be an integer of at least 0 or None"),
         ({"after": 3}, "`after` needs a run"),
         ({"on_disconnect": "detach"}, "on_disconnect='detach' needs a run"),
         ({"on_disconnect": "wave"}, "on_disconnect must be one of"),

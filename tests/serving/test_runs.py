@@ -283,7 +283,7 @@ async def test_dropped_events_are_replaced_by_one_warning() -> None:
         for after in (-1, 11):
             assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
         wrong: Any = "7"
-        with pytest.raises(TypeError, match="`after` must be the seq"):
+        with pytest.raises(TypeError, match="after must be an int"):
             run.attach(wrong)
 
 

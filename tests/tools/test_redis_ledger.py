@@ -98,7 +98,7 @@ async def test_calls_check_the_token_of_their_run(client: Any, redis: RedisServe
         stream = ToolStream(Script(*asked), tools=[step], runner=RunnerOptions(ledger=ledger, concurrency=1))
         run = await runs.start(stream, owner="ann")
         with anyio.fail_after(10):
-            await run._wait_here()
+            await run._finished.wait()
         assert [0] == ran
         assert ["n0"] == [entry.call.id for entry in await ledger.entries(run.id)]
 

@@ -272,11 +272,10 @@ class Sending:
                 if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
                     raise
                 if response is not None:
-                    failed = interrupted(name_of(error))
+                    failed = msgspec.structs.replace(interrupted(name_of(error)), url=shown)
                 else:
-                    failed = SourceError("the provider could not be reached", cause=names_of(error))
+                    failed = SourceError("the provider could not be reached", cause=names_of(error), url=shown)
                     log.warning("provider_not_reached", cause=failed.cause, url=shown, advice=_ADVICE)
-                failed = msgspec.structs.replace(failed, url=shown)
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
         message = f"the provider did not answer within {timeouts.first_byte:g} s"

@@ -84,7 +84,7 @@ class ScriptedModel:
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Return the next answer. Raises LookupError if all answers were requested before."""
         if not self.left:
-            number, more = len(self.asks) + 1, "write one more in ScriptedModel([...])"
+            number, more = len(self.asks) + 1, "write one more, or make a ScriptedModel for each chat"
             raise LookupError(f"the script has no answer for request {number}, only {len(self._answers)}: {more}")
         deltas = _read_answer(len(self.asks), self._answers[len(self.asks)])
         self.asks.append(ask)
