@@ -151,13 +151,12 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
     """
     from difflib import SequenceMatcher  # imported here because it is rarely needed
 
-    matcher, letters = SequenceMatcher(b=name.lower()), sorted(name.lower())
+    matcher = SequenceMatcher(b=name.lower())
 
     def similarity(one: str) -> float:
         matcher.set_seq1(one.lower())
-        if sorted(one.lower()) == letters:
-            return 1
-        return matcher.ratio() if matcher.quick_ratio() >= cutoff else 0  # 4 ms for 1,000 names, not 98 ms
+        most = matcher.quick_ratio()  # 1 if only the order differs. It saves 94 of 98 ms for 1,000 names
+        return matcher.ratio() if cutoff <= most < 1 else most
 
     best = max(known, key=similarity, default="")
     return best if similarity(best) >= cutoff else None

@@ -18,7 +18,6 @@ from streamtools import errors
 from streamtools.errors import checked, nearest
 
 _ROOT = "streamtools"
-_SHORT = 4  # names up to this length, such as `json`, are part of many longer names
 
 
 def load_later(names: dict[str, Any], homes: dict[str, str] | None = None, **extras: str) -> None:
@@ -120,7 +119,9 @@ def _import_of(name: str, package: str) -> str | None:
     del homes[_ROOT]  # the package has no parent to import it from
     own = [each for each in homes if homes[each] == package]
     longer = re.compile(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-z])").search  # finds `OpenAIChat` for `OpenAI`
-    candidates = chain(filter(longer, own), filter(longer, homes if len(name) > _SHORT else ()))
+    candidates = chain(
+        filter(longer, own), filter(longer, homes if len(name) > 4 else ())
+    )  # `json` is part of many names
     meant = name if name in homes else next(candidates, None) or nearest(name, own) or nearest(name, homes)
     return f"from {homes[meant]} import {meant}" if meant else None
 

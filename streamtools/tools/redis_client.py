@@ -49,7 +49,7 @@ async def open_client(url_or_client: object) -> AsyncIterator[RedisClient]:
         return
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
         raise RuntimeError("redis-py runs on asyncio only. On trio, use a store without Redis.")
-    with require_packages("the client", "redis", "redis"):
+    with require_packages("the Redis client", "redis", "redis"):
         from redis.asyncio import Redis  # an optional dependency
     client = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
     if not isinstance(client, Redis):

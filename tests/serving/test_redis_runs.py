@@ -151,5 +151,5 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         async with Runs(RedisStore("redis://localhost")):
             pass
 
-    with pytest.raises(ImportError, match=r"pip install 'streamtools\[redis\]'"):
+    with pytest.raises(ImportError, match=r'pip install "streamtools\[redis\]"'):
         anyio.run(enter)
