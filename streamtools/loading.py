@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain, takewhile
+from itertools import takewhile
 from pkgutil import iter_modules
 from traceback import walk_stack
 from types import FunctionType
@@ -36,9 +36,8 @@ def load_later(names: dict[str, Any], homes: dict[str, str] | None = None, **ext
             return installed(public)
         if name not in later:
             is_module = "__path__" in names and find_spec(f"{package}.{name}") is not None
-            advice = None if is_module or name.startswith("_") else _import_of(name, package)
-            missing = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(f"{missing}; write `{advice}`" if advice else missing)
+            advice = "" if is_module or name.startswith("_") else _import_of(name, package)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}")
         home = import_module(f".{later[name]}", package)
         found = names[name] = home if name == later[name] else getattr(home, name)
         return found
@@ -94,15 +93,15 @@ class _ImportAdvice:
         is_import = "_find_and_load" in importing and package.partition(".")[0] == _ROOT
         if is_import and (advice := _import_of(last, package)):
             if "_handle_fromlist" in importing:  # `from package import last`
-                raise ImportError(f"cannot import name {last!r} from {package!r}; write `{advice}`", name=package)
-            raise ModuleNotFoundError(f"No module named {name!r}; write `{advice}`", name=name)
+                raise ImportError(f"cannot import name {last!r} from {package!r}{advice}", name=package)
+            raise ModuleNotFoundError(f"No module named {name!r}{advice}", name=name)
 
 
 sys.meta_path.append(_ImportAdvice)
 
 
-def _import_of(name: str, package: str) -> str | None:
-    """Return the statement that imports a public name, or the most similar public name. None if no name is similar.
+def _import_of(name: str, package: str) -> str:
+    """Return advice to import a public name, or the most similar public name. "" if no name is similar.
 
     If several modules have the name, `package` is preferred. The source files are read, because importing all modules
     takes long.
@@ -119,11 +118,11 @@ def _import_of(name: str, package: str) -> str | None:
     del homes[_ROOT]  # the package has no parent to import it from
     own = [each for each in homes if homes[each] == package]
     longer = re.compile(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-z])").search  # finds `OpenAIChat` for `OpenAI`
-    candidates = chain(
-        filter(longer, own), filter(longer, homes if len(name) > 4 else ())
-    )  # `json` is part of many names
-    meant = name if name in homes else next(candidates, None) or nearest(name, own) or nearest(name, homes)
-    return f"from {homes[meant]} import {meant}" if meant else None
+    searched = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
+    meant = (
+        name if name in homes else next(filter(longer, searched), None) or nearest(name, own) or nearest(name, homes)
+    )
+    return f"; write `from {homes[meant]} import {meant}`" if meant else ""
 
 
 load_later(vars(errors))
