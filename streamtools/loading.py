@@ -118,10 +118,8 @@ def _import_of(name: str, package: str) -> str:
     del homes[_ROOT]  # the package has no parent to import it from
     own = [each for each in homes if homes[each] == package]
     longer = re.compile(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-z])").search  # finds `OpenAIChat` for `OpenAI`
-    searched = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
-    meant = (
-        name if name in homes else next(filter(longer, searched), None) or nearest(name, own) or nearest(name, homes)
-    )
+    listed = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
+    meant = name if name in homes else next(filter(longer, listed), None) or nearest(name, own) or nearest(name, homes)
     return f"; write `from {homes[meant]} import {meant}`" if meant else ""
 
 
