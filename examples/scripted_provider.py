@@ -2,8 +2,9 @@
 
     .venv/bin/uvicorn --app-dir examples scripted_provider:app --port 8080
 
-If the request offers `get_weather` or `pay`, the answer calls it. Any other answer counts, so slowly that you can
-reload the page or stop the answer. If the model has the name of a recording in the package, the recording is played.
+If the request offers `get_weather`, `weather` or `pay`, the answer calls it. Any other answer counts, so slowly
+that you can reload the page or stop the answer. If the model has the name of a recording in the package, the recording
+is played.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from streamtools.recording import read_recording, shipped
 
 app = FastAPI()
 DELAY = float(os.environ.get("DELAY", "0.3"))
-CALLS = {"get_weather": {"city": "Paris"}, "pay": {"to": "Ann", "amount": 5}}
+CALLS = {"get_weather": {"city": "Paris"}, "weather": {"city": "Bern"}, "pay": {"to": "Ann", "amount": 5}}
 
 
 def script(body: dict[str, Any]) -> list[dict[str, Any]]:

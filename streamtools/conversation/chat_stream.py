@@ -58,6 +58,7 @@ NOT_EMULATED = "there are no function tools, and calls of other tools are not em
 
 _HOMES = HOMES | homes_of({"request": RequestOptions})
 _HOMES |= dict.fromkeys(("system", "system_prompt", "instructions"), '{"role": "system", ...} as the first message')
+_HOMES["timeout"] += " for tools; for the provider, OpenAIChat(timeout=...)"
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 
