@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.recording import shipped
 from streamtools.recording.format import EndKind
 from tests.recording.exchanges import ask, request, write
 
@@ -29,19 +28,6 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     for place in (str(hidden), shown.out):
         assert [1, 1, 4] == [place.count(text) for text in ("~~~tool_call", "###:", '{"')]
     assert 3 == shown.out.count("✔ finished (stop)")
-
-
-def test_all_plays_every_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    """A call that was cut off is reported and not run."""
-    assert 0 == main(["demo", "--all", "--speed", "0"])
-    shown = capsys.readouterr()
-    assert "" == shown.err
-    assert [1] * len(shipped()) == [shown.out.count(f"── {name}: ") for name in shipped()]
-    assert "```\n~~~tool_call\n{" in shown.out
-    assert "✂ truncated (length) · 1 call: 1 malformed ·" in shown.out
-    assert 8 == shown.out.count("🔧 Executed ")
-    assert "東京は19度、曇りです。" in shown.out
-    assert "demo --all" not in shown.out
 
 
 def test_a_failed_answer_has_status_1(

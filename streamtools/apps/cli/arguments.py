@@ -117,7 +117,6 @@ def _demo(parser: ArgumentParser) -> None:
     """Play recorded answers of a real model without a network, read them as a backend would, run the tools that they
     call, and show everything.
     """
-    parser.add_argument("--all", action="store_true", help="play all recordings in the package (default: three)")
     _add_speed(parser)
 
 

@@ -63,7 +63,7 @@ TOOLS = ToolRegistry(get_weather, add)
 """The tools of the demo. Use them with `streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS`."""
 
 FEATURED = ("tilde-call", "hash-call", "headings")
-"""The names of the recordings that are played by default.
+"""The names of the recordings that are played.
 
 They show calls in two dialects, and headings that look like the beginning of a call.
 """
@@ -109,13 +109,12 @@ def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status. Raises CommandError if rich is not installed."""
     from streamtools.apps.cli.transcript import Terminal, Transcript
 
-    names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
-    return anyio.run(_demo, list(names), args.speed, Transcript(Terminal(file=output)), errors)
+    return anyio.run(_demo, args.speed, Transcript(Terminal(file=output)), errors)
 
 
-async def _demo(names: list[str], speed: float, transcript: Transcript, errors: ErrorOutput) -> int:
+async def _demo(speed: float, transcript: Transcript, errors: ErrorOutput) -> int:
     status, paths = 0, shipped()
-    heads = {name: read_recording(paths[name]).head for name in names}
+    heads = {name: read_recording(paths[name]).head for name in FEATURED}
     models = " and ".join(model_names(heads.values()))
     transcript.remark(f"Recorded answers of {models}. The tools run here; their weather is invented.")
     for name, head in heads.items():
@@ -128,8 +127,7 @@ async def _demo(names: list[str], speed: float, transcript: Transcript, errors: 
                 transcript.show(event)
         transcript.summarize(stream.result, time.perf_counter() - start)
         status = max(status, errors.report_result(name, stream.result))
-    if len(names) == len(FEATURED):
-        transcript.remark("`streamtools demo --all` plays more. `streamtools serve` is a chat page (extra: web).")
+    transcript.remark("`streamtools serve` is a chat page with more recordings (extra: web).")
     return status
 
 
