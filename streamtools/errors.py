@@ -206,15 +206,20 @@ def check_kind(name: str, given: object, kind: type, *, optional: bool = False) 
         raise TypeError(f"{name} must be {article} {kind.__name__}{example}, got {described(given)}")
 
 
-def check_function(name: str, given: object, *arguments: str, advice: str = "", optional: bool = False) -> None:
+def check_function(
+    name: str, given: object, *arguments: str, advice: str = "", optional: bool = False, may_wait: bool = True
+) -> None:
     """Raise TypeError if `given` cannot be called with one positional argument for each name in `arguments`.
 
-    `advice` is added to the message. With `optional`, `given` may be None.
+    `advice` is added to the message. With `optional`, `given` may be None. Without `may_wait`, it must not be
+    `async def`.
     """
-    from inspect import signature  # imported here because few modules need it
+    from inspect import iscoroutinefunction, signature  # imported here because few modules need it
 
     if given is None and optional:
         return
+    if not may_wait and iscoroutinefunction(given):
+        raise TypeError(f"{name} must not be `async def`: it must return its result without waiting")
     shown = ""
     try:
         accepted = signature(given)  # type: ignore[arg-type]  # raises TypeError if it is not callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import iscoroutinefunction
 from typing import Any, Self, TypeAlias
 
 from streamtools.errors import Code, check_function, described
@@ -39,9 +38,7 @@ class CustomEncoder(NativeEncoder):
         self, function: Callable[[UIEvent], Message], *, framing: Framing = "sse", resumable: bool = True
     ) -> None:
         super().__init__(framing=framing)
-        check_function("function", function, "event")
-        if iscoroutinefunction(function):
-            raise TypeError("function must not be `async def`: it must return the message without waiting")
+        check_function("function", function, "event", may_wait=False)
         self.resumable = resumable
         self._function = function
 

@@ -90,7 +90,7 @@ async def read_body(
     together exceed the larger of 256 MiB and `max_body`.
     """
     check_methods("request", request, "the request of a framework", "stream")
-    check_function("read", read, "body")
+    check_function("read", read, "body", may_wait=False)
     global _total_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):

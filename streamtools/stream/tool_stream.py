@@ -367,7 +367,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
-            raise ClosedError("a stream can be entered only once; make a new one for each run")
+            raise ClosedError(
+                "a stream can be entered only once: pass it on without `async with`, and make a new one for each run"
+            )
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()

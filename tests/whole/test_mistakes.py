@@ -207,7 +207,7 @@ WRITTEN = {
 
 AWAITED = {
     "asgi.read_body(len, REQUEST)": "request must be the request of a framework, got builtin_function_or_method",
-    "asgi.read_body(REQUEST, create)": "read must be callable as read(body), got create()",
+    "asgi.read_body(REQUEST, create)": "read must not be `async def`",
     "asgi.serve_websocket(Socket(), create)": "handler must be callable as handler(message, session), got create()",
     "asgi.serve_websocket(Socket(), print, format=create)": "format must be a name, an encoder or a function that",
     "asgi.serve_websocket(Socket(), print, format=len)": "write format=outputs.custom(send)",
