@@ -131,7 +131,7 @@ def test_a_faulty_header_of_a_call_is_read(header: str, expected: Brief, dialect
         "a header, then the next": ("<|channel|>analysis<|start|>assistant<|channel|>final<|message|>", False),
     },
 )
-@together("dialects", [("harmony",), "auto"])
+@pytest.mark.parametrize("dialects", [("harmony",), pytest.param("auto", marks=pytest.mark.deep)])
 def test_the_last_channel_of_a_header_is_used(header: str, reasons: bool, dialects: Any) -> None:
     expected = [thought("a"), "b"] if reasons else ["ab"]
     assert expected == read(f"{header}a<|end|>b", dialects=dialects)

@@ -25,6 +25,7 @@ def test_every_dialect_has_fragments_and_reference_markers() -> None:
     assert set(KNOWN) == set(MARKUP) == set(MARKERS)
 
 
+@pytest.mark.deep
 def test_no_marker_of_auto_begins_with_a_marker_of_others() -> None:
     """Except that a sentence before a call of Claude may begin with a call of Olmo, which is complete first."""
     owners: defaultdict[tuple[Part, ...], set[str]] = defaultdict(set)

@@ -136,6 +136,7 @@ def test_the_dialects_of_a_model_read_its_calls(model: str, text: str, expected:
     assert expected == read(text, dialects=dialects_for(model), tools=TOOLS)
 
 
+@pytest.mark.deep
 @together(("model", "text", "expected"), READ)
 def test_the_default_dialects_read_the_same(model: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(text, tools=TOOLS)

@@ -67,12 +67,7 @@ async def coroutine() -> None:
     tool()
 
 
-def generator() -> Iterator[int]:
-    yield 1
-    tool()
-
-
-async def async_generator() -> AsyncIterator[int]:
+async def generator() -> AsyncIterator[int]:
     yield 1
     tool()
 
@@ -112,7 +107,7 @@ async def result() -> Any:
     return Result()
 
 
-TOOLS: list[Callable[..., Any]] = [tool, coroutine, generator, async_generator, task_group, timeout]
+TOOLS: list[Callable[..., Any]] = [tool, coroutine, generator, task_group, timeout]
 TOOLS += [cancellation, stopped, progress, result]
 
 

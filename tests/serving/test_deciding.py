@@ -476,7 +476,9 @@ async def die(site: Site, when: str) -> None:
         await (await runs.decide(run.id, "n0", True, owner="ann")).wait()
 
 
-@pytest.mark.parametrize("when", ["done", "resume", "tool", "model"])
+@pytest.mark.parametrize(
+    "when", ["done", "tool", *(pytest.param(each, marks=pytest.mark.deep) for each in ("resume", "model"))]
+)
 async def test_a_killed_process(site: Site, when: str) -> None:
     """After `done`, the question is stored. Later, a reader gets the events of the question, then of one answer.
 
