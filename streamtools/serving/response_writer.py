@@ -55,9 +55,12 @@ class ResponseWriter:
         self._keep_alive = check_seconds("keep_alive", keep_alive)
         self._send_timeout = check_seconds("send_timeout", send_timeout)
         self._disconnect_errors = disconnect_errors
-        self._sending = anyio.Lock(fast_acquire=True)
+        self._sending = False
         self._last_send_at = monotonic()
         self._sends_since_checkpoint = 0
+        # Set when the current message has been sent; not None only while a task waits. A lock would also cancel a task
+        # that need not wait, so that a message which can be sent is not sent.
+        self._send_finished: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None  # the cancel scope of `deliver`
         self._slot_length = 1 / max_rate if max_rate is not None else 0.0
         self._next_slot = -inf  # the earliest time of the next call by `send_in_slot`
@@ -71,22 +74,31 @@ class ResponseWriter:
         `message` may also be a function. It is called when the earlier messages have been sent, and returns the
         message, or None to send nothing.
         """
-        async with self._sending:
-            if self.client_left:
+        while self._sending:
+            if self._send_finished is None:
+                self._send_finished = anyio.Event()
+            await self._send_finished.wait()
+        if self.client_left:
+            await anyio.lowlevel.checkpoint()
+            return
+        if callable(message) and (message := message()) is None:
+            return
+        self._last_send_at = monotonic()
+        self._sending = True
+        try:
+            await self._send(message)
+            self._sends_since_checkpoint += 1
+            if self._sends_since_checkpoint >= _SENDS_PER_CHECKPOINT:
+                self._sends_since_checkpoint = 0
                 await anyio.lowlevel.checkpoint()
-                return
-            if callable(message) and (message := message()) is None:
-                return
-            self._last_send_at = monotonic()
-            try:
-                await self._send(message)
-                self._sends_since_checkpoint += 1
-                if self._sends_since_checkpoint >= _SENDS_PER_CHECKPOINT:
-                    self._sends_since_checkpoint = 0
-                    await anyio.lowlevel.checkpoint()
-            except self._disconnect_errors:
-                self._lose_client()
-                await anyio.lowlevel.checkpoint()
+        except self._disconnect_errors:
+            self._lose_client()
+            await anyio.lowlevel.checkpoint()
+        finally:
+            self._sending = False
+            if self._send_finished is not None:
+                self._send_finished.set()
+                self._send_finished = None
 
     async def send_in_slot(self, send: Callable[[], Awaitable[object]]) -> None:
         """Call `send`, which sends messages, if no call has used the current slot. Otherwise call it in the next slot.
@@ -182,12 +194,11 @@ class ResponseWriter:
         longest_sleep = min(self._keep_alive, self._send_timeout)
         while longest_sleep < inf:
             now = monotonic()
-            is_sending = self._sending.locked()
-            due = self._last_send_at + (self._send_timeout if is_sending else self._keep_alive)
+            due = self._last_send_at + (self._send_timeout if self._sending else self._keep_alive)
             if due > now:
                 await sleep(min(due - now, longest_sleep))
                 continue
-            if is_sending:
+            if self._sending:
                 return
             with anyio.move_on_after(self._send_timeout) as scope:
                 await heartbeat()

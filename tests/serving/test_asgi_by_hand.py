@@ -112,6 +112,20 @@ async def test_messages_do_not_overlap() -> None:
     assert ["a", "b", "c"] == sorted(begun)
 
 
+async def test_a_message_that_need_not_wait_is_sent_by_a_cancelled_task() -> None:
+    """Otherwise, an answer whose time is over would end without its last message."""
+    sent: list[str] = []
+
+    async def send(message: str) -> None:
+        sent.append(message)
+
+    writer = ResponseWriter(send, keep_alive=None, send_timeout=None)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await writer.send("last")
+    assert ["last"] == sent
+
+
 async def test_iterables_without_aclose() -> None:
     """An iterable without `aclose` is read to its end, also without timeouts."""
     exchange = Exchange()
