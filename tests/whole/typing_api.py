@@ -14,7 +14,10 @@ from pydantic import BaseModel
 import streamtools
 import streamtools.gateway
 from streamtools import (
+    Answer,
+    Approve,
     Code,
+    Deny,
     InvalidItem,
     Tool,
     ToolCall,
@@ -27,6 +30,7 @@ from streamtools import (
     sources,
     telemetry,
     tool,
+    tools,
 )
 from streamtools.conversation import RequestOptions
 from streamtools.events import (
@@ -285,3 +289,10 @@ async def respond(runs: Runs) -> asgi.EventStreamResponse:
     run = await runs.start(ToolStream(sources.text("Hi")), owner="ann")
     assert_type(run, Run)
     return asgi.event_stream_response(run, max_rate=30)
+
+
+def decide(body: bytes) -> Approve | Deny | Answer:
+    """The decision in the body of a request."""
+    decision = tools.parse_decision(body)
+    assert_type(decision, Approve | Deny | Answer)
+    return decision
