@@ -112,6 +112,8 @@ class Code(StrEnum):
     """The final arguments of a native call differ from the deltas. The final arguments are used."""
     INVALID_OUTPUT = "invalid_output"
     """The answer is not a valid `output`. Its text remains visible."""
+    UNKNOWN_PLACEHOLDER = "unknown_placeholder"
+    """The model wrote a placeholder for which the `Vault` has no value. The placeholder remains in the text."""
     FAILED_OVER = "failed_over"
     """A model has failed. Another model generates the response or continues it."""
     OWNER_LOST = "owner_lost"

@@ -136,6 +136,7 @@ def ask_for_decision(ask: Ask) -> Ask:
         options=without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS),
         dialects=(*ask.dialects, _DECISIONS),
         whole_history=True,
+        hide=ask.hide,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -45,7 +46,7 @@ class Reply(ModelSource):
 
     def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
         self.model = model
-        self._ask = ask
+        self._ask = ask if ask.hide is None else replace(ask, history=tuple(ask.hide(ask.history)), hide=None)
         self._before = before
         self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
         self._stream_context: AbstractAsyncContextManager[Any] | None = None

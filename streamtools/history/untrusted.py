@@ -12,15 +12,16 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import data_of, is_typed, string_at
-from streamtools.history.parts import CallResult, Message, Results, System, TextPart, Thought, User
+from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart, Thought, User
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import joiner_positions, neutralize, neutralize_in_order
 
 T = TypeVar("T")
+_Part: TypeAlias = Literal["data", "words", "everything"]
 
 IN_HISTORY = frozenset({
     "dialect", "format", "origin", "provider_id", "in_text",  # not sent
@@ -79,7 +80,7 @@ def neutralize_history(history: Iterable[Message], dialects: Sequence[Dialect]) 
 
 def neutralize_words(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Neutralize the messages of the user and of the model, except calls and results. Return the history."""
-    return _neutralize([*history], dialects, _Visitor.visit, words=True)
+    return _neutralize([*history], dialects, _Visitor.visit, "words")
 
 
 def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[s
     return _neutralize(body, dialects, _Visitor.visit_body) if dialects else body
 
 
-def _neutralize(value: T, dialects: Sequence[Dialect], visit: Callable[[_Visitor, T], T], *, words: bool = False) -> T:
+def _neutralize(value: T, dialects: Sequence[Dialect], visit: Callable[[_Visitor, T], T], visits: _Part = "data") -> T:
     """Return `value` neutralized. A second visit is needed only if texts of the fields `_JOINED` must change."""
     joined: list[str] = []
 
@@ -100,23 +101,34 @@ def _neutralize(value: T, dialects: Sequence[Dialect], visit: Callable[[_Visitor
         joined.append(text)
         return text
 
-    value = visit(_Visitor(change, words=words), value)
+    value = visit(_Visitor(change, visits), value)
     if (neutralized := neutralize_in_order(joined, dialects)) != joined:
         texts = iter(neutralized)
-        value = visit(_Visitor(lambda text, name: next(texts) if name in _JOINED else text, words=words), value)
+        value = visit(_Visitor(lambda text, name: next(texts) if name in _JOINED else text, visits), value)
     return value
+
+
+def change_texts(message: T, change: Callable[[str, str], str]) -> T:
+    """Return a message in which `change(text, name of its field)` has replaced each text for the model.
+
+    It also changes system messages, and the words of the user and of the model. `arguments` is the name of all fields
+    of a call's arguments. Signed and encrypted reasoning, ids, and the names of tools do not change.
+    """
+    changed: T = _Visitor(change, "everything").visit(message)
+    return changed
 
 
 class _Visitor:
     """Visits all texts that are not exempt, and replaces each with the result of `change(text, name of its field)`.
 
-    If `words` is True, it visits the words of the user and of the model instead of calls and results. If `in_thought`
-    is True, objects with a signature or encrypted content are exempt.
+    If it visits `"words"`, it visits the words of the user and of the model instead of calls and results. It also
+    visits system messages, calls and results for `"everything"`. If `in_thought` is True, objects with a signature or
+    encrypted content are exempt.
     """
 
-    def __init__(self, change: Callable[[str, str], str], *, words: bool = False, in_thought: bool = False) -> None:
+    def __init__(self, change: Callable[[str, str], str], visits: _Part = "data", *, in_thought: bool = False) -> None:
         self._change = change
-        self._words = words
+        self._visits = visits
         self._in_thought = in_thought
 
     def visit_body(self, body: Any) -> Any:
@@ -163,23 +175,34 @@ class _Visitor:
         """Visit a message, or a part of one."""
         exempt, visitor = IN_HISTORY, self
         match value:
-            case System() | Thought(signature=str()) | Thought(redacted=True):
+            case Thought(signature=str()) | Thought(redacted=True):
                 return value
-            case Results() | ToolCall() if self._words:
+            case Thought():
+                visitor = _Visitor(self._change, self._visits, in_thought=True)
+            case Assistant() if self._visits == "everything":
+                exempt -= {"in_text"}
+            case CallResult() if self._visits == "everything":
+                exempt |= {"name", "call_id"}
+            case ToolCall() if self._visits == "everything":
+                exempt |= {"id", "name"}
+                visitor = _Visitor(lambda text, _: self._change(text, "arguments"), "everything")
+            case _ if self._visits == "everything":
+                pass
+            case System():
                 return value
-            case User(str(), None) | TextPart(_, None) if not self._words:
+            case Results() | ToolCall() if self._visits == "words":
+                return value
+            case User(str(), None) | TextPart(_, None) if self._visits == "data":
                 return value
             case CallResult(neutralize=False):
                 exempt |= {"text", "parts", "extra"}
-            case Thought():
-                visitor = _Visitor(self._change, in_thought=True)
             case ToolCall():  # `restore` removes joiners from URLs in arguments, but not percent-encoding
                 visitor = _Visitor(lambda text, name: self._change(text, "arguments"))
-            case User(str() as text) if not self._words:
+            case User(str() as text) if self._visits == "data":
                 visitor = self._except([text])
-            case User(list() as parts) if not self._words:
+            case User(list() as parts) if self._visits == "data":
                 visitor = self._except([part["text"] for part in parts if is_typed(part)])
-            case TextPart(text) if not self._words:  # the additional fields may repeat pieces of the text
+            case TextPart(text) if self._visits == "data":  # the additional fields may repeat pieces of the text
                 visitor = self._except(text)
         fields = {name: getattr(value, name) for name in names}
         visited = {
@@ -211,11 +234,19 @@ def _neutralize_field(text: str, name: str, dialects: Sequence[Dialect]) -> str:
 
 def _neutralize_file(kind: str, data: str, dialects: Sequence[Dialect]) -> str:
     """Return the Base64 data of a file. The text of a text file is neutralized."""
+    changed = change_file(kind, data, lambda text: neutralize(text, dialects))
+    return neutralize(changed, dialects)  # changes only data that is not valid Base64
+
+
+def change_file(kind: str, data: str, change: Callable[[str], str]) -> str:
+    """Return the Base64 data of a file after `change`, if it is a text file."""
+    if not kind.startswith(_TEXT_FILES):
+        return data
     with suppress(ValueError):
-        text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
-        if (neutralized := neutralize(text, dialects)) != text:
-            return base64.b64encode(neutralized.encode()).decode()
-    return neutralize(data, dialects)  # changes only data that is not valid Base64
+        text = base64.b64decode(data).decode()
+        if (changed := change(text)) != text:
+            return base64.b64encode(changed.encode()).decode()
+    return change(data)  # it may be plain text
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:

@@ -12,7 +12,7 @@ then calls `end_step`. A caller that executes no calls feeds the next event. The
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -51,6 +51,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from streamtools.json_values import with_texts
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.turn import Turn
@@ -213,6 +214,8 @@ class StreamMachine:
         """The tool choice that is checked when the next turn is complete."""
         self.source: object = None
         """The source of the events that are fed, or None. Its `origin` names the provider's message format."""
+        self.hide: Callable[[str], str] | None = None
+        """Replaces the values of a vault in a text for telemetry. None without a vault."""
         self.runnable: list[ToolCall] = []
         self.pending: list[ToolCall] = []
         self.usage: Usage | None = None
@@ -457,9 +460,9 @@ class StreamMachine:
         return self._turn.parser.redact(event)
 
     def without_matches(self, value: Any) -> Any:
-        """Return JSON-like data with the text rules applied to its strings."""
+        """Return JSON-like data with the text rules applied to its strings. Values of a vault are replaced."""
         cleaned: Any = self.clean(FollowUp([value]))
-        return cleaned.messages[0]
+        return cleaned.messages[0] if self.hide is None else with_texts(cleaned.messages[0], self.hide)
 
     # Methods of one turn.
 

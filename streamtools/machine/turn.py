@@ -73,7 +73,7 @@ class Turn:
         self._continues = False  # the parser reads the rest of a turn that another model has begun
         self.has_rules = bool(chosen.text_rules)
         """True if there are text rules, for which text may be buffered."""
-        self.applies_rules_to_reasoning = chosen.rules_in_reasoning and self.has_rules
+        self.applies_rules_to_reasoning = bool(chosen.reasoning_rules)
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         may_stop = chosen.after_call == "stop" or any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
         self._most_room = 0 if final or may_stop else _BLOCK

@@ -90,6 +90,11 @@ class Options(ParserOptions):
         if self.text_rules:
             _check_rules(self.text_rules)
 
+    @property
+    def reasoning_rules(self) -> Sequence[Rule]:
+        """The rules that apply to reasoning."""
+        return [rule for rule in self.text_rules if self.rules_in_reasoning or rule.restores]
+
 
 def _check_rules(given: object) -> None:
     from streamtools.rules.rule import Rule  # few parsers use it

@@ -36,7 +36,6 @@ from streamtools.json_values import with_texts
 from streamtools.parsing.options import Options
 from streamtools.parsing.prose import Prose
 from streamtools.parsing.reader import always
-from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Match, Matcher, TextAndMatches, replace_matches, shown
 from streamtools.rules.rule import Rule
 
@@ -90,8 +89,8 @@ class TextFilter:
     def __init__(self, options: Options) -> None:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
         self._keeps_written = options.history == "as_written"
-        self._text = Matcher(automaton_of(options.text_rules))
-        self._reasoning = Matcher(automaton_of(options.text_rules)) if options.rules_in_reasoning else None
+        self._text = Matcher(options.text_rules)
+        self._reasoning = Matcher(in_reasoning) if (in_reasoning := options.reasoning_rules) else None
         self.begin()
 
     def begin(self) -> None:
@@ -206,7 +205,7 @@ class TextFilter:
         """Return `text` without matches. With `cut`, also remove an incomplete match at its end."""
         if not cut:
             return shown(self._redacting, text)
-        return replace_matches(Matcher(automaton_of(self._redacting)).feed(text))
+        return replace_matches(Matcher(self._redacting).feed(text))
 
     def _end_text(self, out: list[UIEvent]) -> None:
         if self._text.position != self._ended_at:
@@ -231,6 +230,10 @@ class TextFilter:
         """Add the event of a match to `out`, and the text that replaces the match."""
         rule, written, position = match
         text = rule.text_for(written)
+        if rule.restores and text == written:
+            message = f"the vault has no value for the placeholder {written}"
+            out += [event(written), Warning(Code.UNKNOWN_PLACEHOLDER, message)]
+            return
         fields = dict(rule.fields(written)) if rule.fields is not None else None
         where: Literal["text", "reasoning"] = "text" if event is Text else "reasoning"
         matched = Matched(rule.name, rule.action, position, len(written), len(text), fields, where=where)

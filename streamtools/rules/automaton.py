@@ -39,11 +39,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
+from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Searched, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
 """This number plus the number of words is the limit of stored transitions. A transition is for a character or a piece
@@ -187,9 +186,10 @@ class _WordList(NamedTuple):
 class Automaton:
     """The automaton of several rules. Several matchers may share it, because each matcher stores its own state."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self.rules = tuple(rules)
-        self._rules_with_check = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
+    def __init__(self, rules: Sequence[Searched]) -> None:
+        self.checks = [rule.check for rule in rules]
+        """The check of each rule, or None."""
+        self._rules_with_check = frozenset(at for at, check in enumerate(self.checks) if check is not None)
         self._bits: dict[Character, int] = {}  # the bit of each class of characters
         self._literal_bits: dict[str, int] = {}  # maps a character to the bit of the class that contains only it
         self._tests: list[tuple[re.Pattern[str], int]] = []  # the pattern and the bit of each other class
@@ -207,7 +207,7 @@ class Automaton:
         self._first_states: list[int] = []
         self._rule_state_count = 0  # how many rule states there are
         starts = []
-        for at, rule in enumerate(self.rules):
+        for at, rule in enumerate(rules):
             end = self._new()
             self._ends[end] = at
             starts.append(self._build(rule.tree, end, at))
@@ -419,7 +419,7 @@ class Automaton:
         return (bool(before & bit) is not bool(now & bit)) is look.wanted
 
 
-def _search_for_beginnings(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
+def _search_for_beginnings(rules: Sequence[Searched]) -> Callable[..., re.Match[str] | None] | None:
     tree: dict[str, Any] = {}
     if sum(len(rule.what) for rule in rules) > _MAX_SEARCHED:
         return None
@@ -440,16 +440,3 @@ def _pattern(tree: Mapping[str, Any]) -> str:
         return ""
     ways = ((re.escape(character), _pattern(more)) for character, more in tree.items())
     return "|".join(f"{first}(?:{more}|\\Z)" if more else first for first, more in ways)
-
-
-@lru_cache(maxsize=64)
-def _shared_automaton(rules: tuple[Rule, ...]) -> Automaton:
-    return Automaton(rules)
-
-
-def automaton_of(rules: Sequence[Rule]) -> Automaton:
-    """Return the automaton for `rules`. Recently used automatons are cached, and equal rules share one."""
-    try:
-        return _shared_automaton(tuple(rules))
-    except TypeError:  # a rule holds a callable object that is not hashable
-        return Automaton(rules)

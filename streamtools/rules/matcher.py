@@ -1,6 +1,6 @@
 """Finds the matches of rules in text that arrives in pieces.
 
-matcher = Matcher(automaton_of(rules))
+matcher = Matcher(rules)
 found = matcher.feed(delta)    # returns text, or a list of text and matches in order
 found = matcher.close()        # returns the pending text and matches
 
@@ -10,10 +10,11 @@ The module `automaton` explains candidates, states and transitions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamtools.rules.automaton import Automaton, AutomatonState, Check, Transition, automaton_of
-from streamtools.rules.rule import Rule
+from streamtools.rules.automaton import Automaton, AutomatonState, Check, Transition
+from streamtools.rules.rule import Rule, Searched
 
 _PIECE: Final = 16
 """The maximum length of a piece of text whose transition is stored in `AutomatonState.pieces`."""
@@ -34,8 +35,10 @@ TextAndMatches: TypeAlias = "str | list[str | Match]"
 class Matcher:
     """Searches text for matches of rules. `feed` returns the text and matches that later text cannot change."""
 
-    def __init__(self, automaton: Automaton) -> None:
-        self._automaton = automaton
+    def __init__(self, rules: Sequence[Rule], automaton: Automaton | None = None) -> None:
+        """`automaton` is that of the rules. Pass it if it must not be cached."""
+        self._rules = rules
+        self._automaton = automaton = automaton or _automaton_of(rules)
         self.search_beginning = automaton.search_beginning
         """A search for the beginning of a match, for use while no text is pending; see `Automaton`. It may be None.
 
@@ -159,7 +162,7 @@ class Matcher:
         for needed in step.checks:
             includes_current, candidate, rule = needed
             begin = begins[candidate] if candidate < len(begins) else self.position
-            check = self._automaton.rules[rule].check
+            check = self._automaton.checks[rule]
             if check is not None and check(self.pending[begin - self.position + end : end + includes_current]):
                 passed.append(needed)
         return frozenset(passed)
@@ -215,7 +218,7 @@ class Matcher:
         for begin, end, rule in decided:
             if at < begin:
                 pieces.append(pending[at - base : begin - base])
-            pieces.append(Match(self._automaton.rules[rule], pending[begin - base : end - base], begin))
+            pieces.append(Match(self._rules[rule], pending[begin - base : end - base], begin))
             at = end
         if at < stop:
             pieces.append(pending[at - base : stop - base])
@@ -229,9 +232,23 @@ def _decide(candidate: list[Any]) -> list[tuple[int, int, int]]:
     return after if rule is None else [(begin, end, rule), *after]
 
 
+@lru_cache(maxsize=64)
+def _shared_automaton(rules: tuple[Searched, ...]) -> Automaton:
+    return Automaton(rules)
+
+
+def _automaton_of(rules: Sequence[Rule]) -> Automaton:
+    """Return the automaton for `rules`. Recently used automatons are cached. Equal patterns and checks share one."""
+    searched = tuple([rule.searched for rule in rules])
+    try:
+        return _shared_automaton(searched)
+    except TypeError:  # a check is not hashable
+        return Automaton(searched)
+
+
 def shown(rules: Sequence[Rule], text: str) -> str:
     """Apply rules to a complete text. Returns the text that a user would see."""
-    matcher = Matcher(automaton_of(rules))
+    matcher = Matcher(rules)
     return replace_matches(matcher.feed(text)) + replace_matches(matcher.close())
 
 

@@ -245,6 +245,18 @@ A rule's automaton may have this many states, and two more for each character of
 exceed the limit of states."""
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The part of a rule that decides which text matches. Rules with equal parts share an automaton."""
+
+    what: Sequence[str | re.Pattern[str]]
+    check: Callable[[str], bool] | None
+    tree: Tree = field(repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        return hash((self.what[0], len(self.what), self.check))  # hashing many patterns takes long
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule(Checked):
     """One rule. The functions of `streamtools.rules` create the most common rules.
@@ -265,9 +277,12 @@ class Rule(Checked):
     by: str | Callable[[str], str] = ""
     check: Callable[[str], bool] | None = None
     fields: Callable[[str], Mapping[str, Any]] | None = None
+    restores: bool = False
+    """True if `by` restores the values of a `Vault`. The rule then also applies to reasoning, and `by` returns an
+    unknown placeholder unchanged."""
     holds: int = field(init=False)
     """How many characters may be pending at most. Only text that may become a match is pending."""
-    tree: Tree = field(init=False, repr=False, compare=False)
+    searched: Searched = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         trees = [literal(pattern) if isinstance(pattern, str) else read(pattern) for pattern in self.what]
@@ -283,7 +298,8 @@ class Rule(Checked):
                 f"the rule {self.name!r} needs {extent.states} states for matches of up to {extent.most} characters, "
                 "which is too many: lower the bounds of its repetitions, or divide it into several rules"
             )
-        self.__dict__.update(what=tuple(self.what), tree=tree, holds=extent.most - (not extent.looks_ahead))
+        what, holds = tuple(self.what), extent.most - (not extent.looks_ahead)
+        self.__dict__.update(what=what, searched=Searched(what, self.check, tree), holds=holds)
 
     @property
     def redacts(self) -> bool:

@@ -19,6 +19,7 @@ from streamtools.typed import OutputType
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
+    from streamtools.rules.vault import Vault
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
@@ -62,7 +63,10 @@ class TextOptions(Checked):
     - `judge`: a `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops,
       and its remaining calls do not run.
     - `history`: the text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"`
-      is the text after the rules.
+      is the text after the rules. With a `vault`, it is always the text after the rules.
+    - `vault`: the `Vault` of the conversation, which restores values in text, reasoning, arguments and typed answers. A
+      `chat` also replaces the values in its requests. `rules` that change text then also apply to each value. There are
+      no `call-delta` events.
     """
 
     rules: Sequence[Rule] = ()
@@ -70,9 +74,14 @@ class TextOptions(Checked):
     rules_in_arguments: bool = False
     judge: TextJudge | None = None
     history: Literal["as_written", "as_shown"] = "as_written"
+    vault: Vault | None = None
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules)
+        if self.vault is not None:
+            from streamtools.rules.vault import Vault  # few streams have a vault
+
+            check_kind("vault", self.vault, Vault)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
 
@@ -159,11 +168,12 @@ HOMES = homes_of(HOLDERS)
 """Maps the name of each option field to example code that sets the field, for error messages."""
 
 
-def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:
-    """Convert the options to keyword parameters of a `StreamMachine`."""
+def parser_keywords(parser: ParserOptions, text: TextOptions, *, is_typed: bool = False) -> ParserKeywords:
+    """Convert the options to keyword parameters of a `StreamMachine`. `is_typed` says whether the answer has a type."""
+    restoring = [] if text.vault is None else [text.vault.rule(text.rules, in_json=is_typed)]
     return {
         **{option.name: getattr(parser, option.name) for option in fields(ParserOptions)},  # type: ignore[typeddict-item]
-        "text_rules": text.rules,
+        "text_rules": [*restoring, *text.rules],
         "rules_in_reasoning": text.rules_in_reasoning,
-        "history": text.history,
+        "history": "as_shown" if restoring else text.history,
     }

@@ -150,7 +150,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         approvals = ApprovalOptions.of(approvals)
         if isinstance(resume, DecidedRun):
             run_id = resume.next_id
-        if text.rules_in_arguments:
+        if text.rules_in_arguments or text.vault is not None:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)
         self._is_typed = typed_answer.type is not None
@@ -174,7 +174,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             tool_choice=choice,
             run_id=run_id,
             output=output_type(typed_answer.type),
-            **parser_keywords(parser, text),
+            **parser_keywords(parser, text, is_typed=self._is_typed),
         )
         tracker = GuardTracker.of(guards)
         judge = None if text.judge is None else JudgeStage(text.judge, machine.run_id)
@@ -183,6 +183,14 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             from streamtools.stream.argument_rules import ArgumentRules
 
             argument_rules = ArgumentRules(text.rules)
+        vault_rules = self._hide = None
+        if text.vault is not None:
+            from streamtools.stream.argument_rules import ArgumentRules
+            from streamtools.stream.hiding import hide
+
+            self._hide = partial(hide, text.vault)
+            vault_rules = ArgumentRules([text.vault.rule()], restores=True)
+            machine.hide = partial(text.vault.replace, from_model=True)
         show_call = argument_rules.show_call if argument_rules is not None and text.history == "as_shown" else None
         collector = Collector(
             enabled_dialects(dialects, native_tool_calls), max_size=tracker.guards.size, show_call=show_call
@@ -196,8 +204,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             resumed=resumed,
             make_runner=partial(Runner, registry, options=runner),
             record=collector.record,
+            restore_values=None if vault_rules is None else vault_rules.show_call,
         )
-        self._run = StreamRun(machine, steps, collector, judge, argument_rules, resumed)
+        self._run = StreamRun(machine, steps, collector, vault_rules, judge, argument_rules, resumed)
         if resumed is not None:
             calls = resumed.suspension.calls
             collector.resume(calls)
@@ -482,6 +491,8 @@ class StreamRun:
     machine: StreamMachine
     steps: StepRunner
     collector: Collector
+    vault_rules: ArgumentRules | None
+    """Restores the values of a vault in the arguments of calls. None without a vault."""
     judge: JudgeStage | None
     argument_rules: ArgumentRules | None
     resumed: Resumption | None
@@ -503,7 +514,8 @@ class StreamRun:
 
     def __post_init__(self) -> None:
         # The stages between the machine and the buffer. A stage may buffer events and return them from a later call.
-        self._stages: list[JudgeStage | Observation] = [] if self.judge is None else [self.judge]
+        first = (self.vault_rules, self.judge)
+        self._stages: list[ArgumentRules | JudgeStage | Observation] = [stage for stage in first if stage is not None]
         self._recorded = self.collector.recorded
 
     def open(self) -> AbstractContextManager[None]:

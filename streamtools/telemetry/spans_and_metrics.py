@@ -474,7 +474,7 @@ class RunSpans(_Outcome):
                 span.record_exception(without_inputs(outcome.exception))
                 span.set_attribute("streamtools.code", outcome.error.value)
             if settings.content:
-                span.set_attribute("gen_ai.tool.call.result", as_attribute(outcome.text))
+                span.set_attribute("gen_ai.tool.call.result", as_attribute(clean(outcome.text)))
 
         try:
             with _current(span):

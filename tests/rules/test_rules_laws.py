@@ -45,10 +45,9 @@ def joined(pieces: TextAndMatches) -> list[str | Match]:
 @given(literal_sets, texts, places)
 def test_the_fast_path_for_literals_finds_the_same_matches(rules: list[Rule], text: str, at: list[int]) -> None:
     """Also for pieces that were seen before."""
-    quick, slow = Automaton(rules), Automaton(rules)
-    slow.search_beginning = None
     for pieces in (cut(text, at), list(text), cut(text, at)):
-        one, other, parser = Matcher(quick), Matcher(slow), Parser(text_rules=rules)
+        one, other, parser = Matcher(rules), Matcher(rules), Parser(text_rules=rules)
+        other.search_beginning = None
         for piece in pieces:
             assert joined(one.feed(piece)) == joined(other.feed(piece))
             assert (one.pending, one.position) == (other.pending, other.position)
@@ -61,7 +60,7 @@ def test_the_fast_path_for_literals_finds_the_same_matches(rules: list[Rule], te
 def test_pending_text_may_become_a_match(rules: list[Rule], text: str) -> None:
     """All such text is pending: some text after it makes a match."""
     assume(rules and all(rule.holds < 6 and isinstance(rule.what[0], str) for rule in rules))
-    matcher = Matcher(Automaton(rules))
+    matcher = Matcher(rules)
     matcher.feed(text)
     begin = len(text) - len(matcher.pending)
 
@@ -83,7 +82,7 @@ def test_pending_text_may_become_a_match(rules: list[Rule], text: str) -> None:
     ],
 )
 def test_a_word_is_pending_while_it_may_be_an_address(text: str, held: str) -> None:
-    matcher = Matcher(Automaton([email()]))
+    matcher = Matcher([email()])
     for character in text:
         matcher.feed(character)
 
@@ -104,9 +103,9 @@ TEXTS: dict[str, Callable[[int], str]] = {
 }
 
 
-def work_of(automaton: Automaton, text: str, size: int) -> int:
+def work_of(rules: list[Rule], text: str, size: int) -> int:
     """Return how many function calls reading a text takes."""
-    matcher = Matcher(automaton)
+    matcher = Matcher(rules)
 
     def work() -> None:
         for at in range(0, len(text), size):
@@ -122,9 +121,9 @@ def work_of(automaton: Automaton, text: str, size: int) -> int:
 @pytest.mark.parametrize("patterns", HARD.values(), ids=HARD)
 def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable[[int], str], size: int) -> None:
     """No text after an undecided match is read again."""
-    automaton = Automaton([Rule(name=each, what=[re.compile(each)]) for each in patterns])
-    work_of(automaton, written(6000), size)  # what is made once
-    once, twice, four_times = (work_of(automaton, written(length), size) for length in (1500, 3000, 6000))
+    rules = [Rule(name=each, what=[re.compile(each)]) for each in patterns]
+    work_of(rules, written(6000), size)  # what is made once
+    once, twice, four_times = (work_of(rules, written(length), size) for length in (1500, 3000, 6000))
 
     assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamtools import Parser, rules
 from streamtools.events import Text
 from streamtools.rules import Rule, shown
-from streamtools.rules.automaton import Automaton, _WordList
+from streamtools.rules.automaton import _WordList
 from streamtools.rules.matcher import Matcher
 from streamtools.testing.laws import cut
 from tests.rules.laws import expected, read
@@ -51,7 +51,7 @@ def test_words_match_as_their_patterns_do(words: list[str], text: str, at: list[
 
 @given(_words, _texts)
 def test_only_the_beginning_of_a_word_is_pending(words: list[str], text: str) -> None:
-    matcher = Matcher(Automaton([Rule(name="words", what=words)]))
+    matcher = Matcher([Rule(name="words", what=words)])
     for character in text:
         matcher.feed(character)
 
@@ -115,8 +115,8 @@ def test_the_work_does_not_grow_with_the_words(kind: str) -> None:
     def work(count: int) -> tuple[int, int]:
         words = many_words(count)
         what = words if kind == "literals" else [as_one_pattern(words, r"\b", re.IGNORECASE)]
-        automaton = Automaton([Rule(name="words", what=what)])
-        return work_of(automaton, text, 4), work_of(automaton, text, 4)
+        rules = [Rule(name="words", what=what)]
+        return work_of(rules, text, 4), work_of(rules, text, 4)
 
     (new, known), (new_of_many, known_of_many) = work(500), work(50_000)
     assert known_of_many < 3 * known

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "loading", "calls"},
-    "rules": {"errors", "loading"},
+    "rules": {"errors", "loading", "logs"},
     # stages without imports of each other
     "sources": {*VOCABULARY, "loading", "logs", "sources.read_pace"},
     "sources.read_pace": (),

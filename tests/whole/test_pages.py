@@ -60,7 +60,8 @@ async def test_asynchronous_code_prints_the_output_of_the_page(
 
 
 @pytest.mark.parametrize(
-    ("page", "count", "is_one_program"), [("failover", 1, False), ("histories", 2, True), ("typed-values", 4, True)]
+    ("page", "count", "is_one_program"),
+    [("failover", 1, False), ("histories", 2, True), ("typed-values", 4, True), ("vault", 2, True)],
 )
 def test_programs_print_the_output_of_the_page(page: str, count: int, is_one_program: bool) -> None:
     namespace: dict[str, Any] = {}
@@ -75,7 +76,7 @@ def test_programs_print_the_output_of_the_page(page: str, count: int, is_one_pro
 
 
 def test_the_rules_page_lists_each_rule() -> None:
-    hidden = ("Action", "shown")
+    hidden = ("Action", "Finder", "Restorer", "Vault", "shown")
     assert [] == [name for name in rules.__all__ if name not in hidden and f"rules.{name}(" not in read("rules")]
 
 

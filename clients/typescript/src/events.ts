@@ -70,6 +70,7 @@ export type Code =
   | "truncated"
   | "undeclared_native"
   | "unknown_dropped"
+  | "unknown_placeholder"
   | "unknown_tool"
   | "unrecognised_tool_call"
   | "upstream_error";

@@ -48,7 +48,7 @@ class Ask:
     dialects, in which results of calls in text are written. If `whole_history` is True, the request contains the whole
     history, even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model
     continues. It is not sent if the model's server does not support prefills. `output` is the type of the answer, for a
-    provider that accepts a schema.
+    provider that accepts a schema. `hide` replaces the values of a vault in the history, directly before it is sent.
     """
 
     history: tuple[Message, ...]
@@ -59,6 +59,7 @@ class Ask:
     whole_history: bool = False
     prefill: str = ""
     output: OutputType | None = None
+    hide: Callable[[Iterable[Message]], list[Message]] | None = None
 
 
 class Model(Protocol):

@@ -1,0 +1,268 @@
+"""`Vault` replaces personal data by placeholders before a model reads it, and restores it in the model's answers.
+
+vault = Vault([rules.email(), rules.phone()])
+vault.replace("Write to ann@example.org.")    # "Write to <EMAIL_1>."
+vault.restore("I wrote to <EMAIL_1>.")        # "I wrote to ann@example.org."
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from streamtools.errors import check_word
+from streamtools.logs import Logger
+from streamtools.rules.automaton import Automaton
+from streamtools.rules.matcher import Match, Matcher, replace_matches, shown
+from streamtools.rules.rule import Rule
+
+log = Logger(__name__)
+
+Finder: TypeAlias = Callable[[str], Iterable[str]]
+"""A function that returns the values of one kind in a text."""
+
+_DELIMITER = r"[^\w\s{}\\\"'`*&.-]"
+_TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}({_DELIMITER}{{1,4}})")
+_KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
+_AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
+_ENTITIES = {"<": "(?:<|&lt;)", ">": "(?:>|&gt;)"}
+_QUOTED = "quoted"
+"""The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
+_MAX_CACHED = 1000
+
+
+class Vault:
+    """Placeholders for the personal data of one conversation. The same value always gets the same placeholder.
+
+    `rules` find values by their format. The name of a rule is the kind of its values. Their actions are not used.
+    `finders` maps other kinds to functions that return the values in a text, such as the names of persons. A text is
+    passed to each finder once. A value that was found is also replaced where its rule or finder does not find it. A
+    value that consists only of ASCII letters must be a whole word there.
+
+    `placeholder` is the form of placeholders. `{kind}` and `{n}` must stand between delimiters that are no letters,
+    digits, quotes, spaces or any of `\\ * & . - { }`. Messages of `skip_roles` and results of `skip_tools` are sent
+    unchanged.
+
+    `state` is the `state` of an earlier vault of the conversation. The kinds of both are known. Raises ValueError for a
+    kind that does not consist of letters and `_`, the kind `quoted`, an unknown role, or a placeholder of another form.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        *,
+        finders: Mapping[str, Finder] | None = None,
+        placeholder: str = "<{kind}_{n}>",
+        skip_roles: Collection[str] = (),
+        skip_tools: Collection[str] = (),
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        for role in skip_roles:
+            check_word("a role in skip_roles", role, ("system", "user"))
+        template = _TEMPLATE.fullmatch(placeholder)
+        if template is None:
+            raise ValueError(f"`placeholder` must have a form such as '<{{kind}}_{{n}}>', got {placeholder!r}")
+        self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
+        self._rules = tuple(rules)
+        self._finders = dict(finders or {})
+        self._placeholder = placeholder
+        stored: Mapping[str, Sequence[str]] = {} if state is None else state["values"]
+        given = [*(rule.name for rule in self._rules), *self._finders]
+        for kind in given:
+            if not _KIND.fullmatch(kind) or _key(kind) in ("", _QUOTED):
+                raise ValueError(f"the kind of a value must consist of letters and '_', got {kind!r}")
+        # Maps the key of each kind to its name.
+        self._kinds = {_key(kind): kind for kind in (*given, *stored, _QUOTED)}
+        self._values: dict[str, list[str]] = {key: [] for key in self._kinds}
+        self._placeholders: dict[str, str] = {}  # maps each value to its placeholder
+        self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
+        self._spellings: Matcher | None = None  # finds the spellings; None if it must be created
+        self._found: dict[str, list[tuple[int, int, str]]] = {}  # the results of `_search`
+        self._unknown: set[str] = set()  # the unknown placeholders that were logged
+        self._form = self._read_form(*template.groups())
+        self._shape = Rule(name=_QUOTED, what=[self._form])
+        for kind, values in stored.items():
+            for value in values:
+                self._add(_key(kind), value)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The values of the conversation, as JSON data. Store it with the history of the conversation."""
+        return {"values": {self._kinds[key]: list(values) for key, values in self._values.items() if values}}
+
+    def __repr__(self) -> str:  # contains no values
+        return f"<Vault with {len(self._placeholders)} values>"
+
+    # The way to the model.
+
+    def learn(self, text: str) -> None:
+        """Find the values in `text`, so that `replace` also replaces them in other texts."""
+        for begin, end, key in self._search(text):
+            if key != _QUOTED:
+                self._add(key, text[begin:end])
+
+    def replace(self, text: str, *, from_model: bool = False) -> str:
+        """Return `text` with placeholders for the values in it.
+
+        Text that looks like a placeholder also gets one, so that `restore` returns the same text. With `from_model`, it
+        is a placeholder that the model wrote, and does not change.
+        """
+        if from_model:
+            parts = _pieces(Matcher([self._shape]), text)
+            return "".join(self.replace(part) if isinstance(part, str) else part.text for part in parts)
+        self.learn(text)
+        if self._spellings is None and self._written:
+            spellings = Rule(name="spellings", what=[_pattern(spelling) for spelling in self._written])
+            self._spellings = Matcher([spellings], Automaton([spellings.searched]))
+        spans = [*self._search(text)]
+        if self._spellings is not None:
+            for begin, end, _ in _spans(self._spellings, text):
+                found = text[begin:end]
+                spans.append((begin, end, self._written.get(found) or self._written[found[:-1]]))
+        pieces: list[str] = []
+        at = 0
+        for begin, end, key in _joined(spans):
+            pieces += [text[at:begin], self._add(key, text[begin:end])]
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def _search(self, text: str) -> list[tuple[int, int, str]]:
+        """Return the begin, the end and the kind of each match of the rules in `text`. Call the finders."""
+        found = self._found.get(text)
+        if found is None:
+            for kind, finder in self._finders.items():
+                for value in finder(text):
+                    if len(value) > 1:
+                        self._add(_key(kind), value)
+            if len(self._found) >= _MAX_CACHED:
+                self._found.clear()
+            found = self._found[text] = list(_spans(Matcher([*self._rules, self._shape]), text))
+        return found
+
+    def _add(self, key: str, value: str) -> str:
+        """Return the placeholder of a value. Create it if the value is new."""
+        placeholder = self._placeholders.get(value)
+        if placeholder is None:
+            values = self._values[key]
+            values.append(value)
+            kind = self._kinds[key].upper()
+            placeholder = self._placeholder.format(kind=kind, n=len(values))
+            self._placeholders[value] = placeholder
+            if key != _QUOTED:
+                in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+                for spelling in (value, *in_json, value.replace("@", "%40")):
+                    self._written.setdefault(spelling, key)
+                self._spellings = None
+        return placeholder
+
+    # The way back.
+
+    def restore(self, text: str) -> str:
+        """Return `text` with the values of its placeholders. Unknown placeholders do not change."""
+        restorer = Restorer(self)
+        return restorer.feed(text) + restorer.close()
+
+    def value_of(self, placeholder: str) -> str:
+        """Return the value of a placeholder. Returns the placeholder itself if it is unknown."""
+        found = self._form.fullmatch(placeholder)
+        if found is not None:
+            kind, n = found[1] or found[3], int(found[2] or found[4])
+            values = self._values.get(_key(kind), [])
+            if 0 < n <= len(values):
+                return values[n - 1]
+        if placeholder not in self._unknown and len(self._unknown) < _MAX_CACHED:
+            self._unknown.add(placeholder)
+            log.warning("unknown_placeholder", placeholder=placeholder)
+        return placeholder
+
+    def rule(self, rules: Iterable[Rule] = (), *, in_json: bool = False) -> Rule:
+        """Return the rule that restores values in the text of a model.
+
+        The `rules` that change text are applied to each value. With `in_json`, a value is written as a part of a JSON
+        string.
+        """
+        redacting = [rule for rule in rules if rule.redacts]
+
+        def by(placeholder: str) -> str:
+            value = self.value_of(placeholder)
+            if value == placeholder:
+                return placeholder
+            value = shown(redacting, value)
+            return json.dumps(value, ensure_ascii=False)[1:-1] if in_json else value
+
+        return Rule(name="vault", what=self._shape.what, by=by, restores=True)
+
+    def _read_form(self, first: str, between: str, last: str) -> re.Pattern[str]:
+        """Return a pattern for placeholders, also for those that a model has changed.
+
+        It accepts lower case, plurals, spaces, quotes, Markdown escapes and HTML entities, for the known kinds only. A
+        backslash before the placeholder belongs to it only if there is one before its last delimiter, too.
+        """
+        gap = rf"[ \\{re.escape(between)}_-]{{0,3}}"
+        words = (re.split("_", kind.rstrip("sS")) for kind in self._kinds.values())
+        kinds = "|".join(rf"{gap.join(parts)}[sS]{{0,2}}" for parts in words)
+        first, last = ("".join(_ENTITIES.get(one, re.escape(one)) for one in part) for part in (first, last))
+        inner = rf"{_AROUND}({kinds}){gap}([0-9]{{1,6}}){_AROUND}"
+        return re.compile(rf"{first}{inner}{last}|\\{first}{inner}\\{last}", re.IGNORECASE)
+
+
+class Restorer:
+    """Restores the values of a vault in one text that arrives in pieces.
+
+    Only text that may become a placeholder is buffered.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self._matcher = Matcher([vault.rule()])
+
+    @property
+    def pending(self) -> str:
+        """The text that is buffered."""
+        return self._matcher.pending
+
+    def feed(self, text: str) -> str:
+        """Add a piece, and return the text that is certain."""
+        return replace_matches(self._matcher.feed(text))
+
+    def close(self) -> str:
+        """End the text, and return the buffered text."""
+        return replace_matches(self._matcher.close())
+
+
+def _key(kind: str) -> str:
+    """Return the letters of the name of a kind, without the last `s`."""
+    return re.sub("[^a-z]", "", kind.lower()).rstrip("s")
+
+
+def _pattern(spelling: str) -> str | re.Pattern[str]:
+    """Return the pattern for a spelling of a value. A word of ASCII letters may have an `s` at its end."""
+    if not (spelling.isascii() and spelling.isalpha()):
+        return spelling
+    return re.compile(rf"(?<!\w){spelling}s?(?!\w)")
+
+
+def _pieces(matcher: Matcher, text: str) -> Iterable[str | Match]:
+    matcher.begin()
+    for found in (matcher.feed(text), matcher.close()):
+        yield from [found] if isinstance(found, str) else found
+
+
+def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:
+    """Yield the begin, the end and the kind of each match in `text`."""
+    for piece in _pieces(matcher, text):
+        if isinstance(piece, Match):
+            yield piece.position, piece.position + len(piece.text), _key(piece.rule.name)
+
+
+def _joined(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return the spans in order. Overlapping spans are joined to one, with the kind of the first."""
+    joined: list[tuple[int, int, str]] = []
+    for begin, end, key in sorted(spans):
+        if joined and begin < joined[-1][1]:
+            last, stop, kind = joined[-1]
+            joined[-1] = last, max(stop, end), kind
+        else:
+            joined.append((begin, end, key))
+    return joined

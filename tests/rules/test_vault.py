@@ -1,0 +1,226 @@
+"""The laws of a vault: `restore(replace(text))` is the text, at any cut, and no value remains in a text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import rules
+from streamtools.rules import Vault
+from streamtools.rules import vault as vault_module
+from streamtools.testing.laws import cut
+from tests.support.bounds import calls_made
+from tests.support.cases import together
+
+VALUES = ["ann@example.org", "bo@example.com", "+49 30 1234567", "Ann", 'Bo "B" Ek', "Zoë\\n"]
+LOOKALIKES = ["<EMAIL_1>", "<email 2>", "\\<PERSON\\_1\\>", "&lt;PHONE_1&gt;", "<QUOTED_1>", "<EMAIL_1", "<EMAIL_0>"]
+PIECES = [*VALUES, *LOOKALIKES, *"<>\\&_1s ", "EMAIL", "a", "lt;", ", ", "[[", "]]", "\n", "Annex", "%40"]
+texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+places = st.lists(st.integers(0, 90), max_size=8)
+forms = st.sampled_from(["<{kind}_{n}>", "[[{kind}:{n}]]", "⟦{kind}_{n}⟧"])
+
+
+def new_vault(placeholder: str = "<{kind}_{n}>", state: dict[str, object] | None = None) -> Vault:
+    def persons(text: str) -> list[str]:
+        return [name for name in ("Ann", 'Bo "B" Ek', "Zoë\\n") if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+
+    found = [rules.email(), rules.phone()]
+    return Vault(found, finders={"person": persons}, placeholder=placeholder, state=state)
+
+
+def restored(vault: Vault, pieces: list[str]) -> str:
+    restorer = rules.Restorer(vault)
+    return "".join([*map(restorer.feed, pieces), restorer.close()])
+
+
+@given(st.lists(texts, min_size=1, max_size=3), places, forms)
+def test_the_restored_text_is_the_text(several: list[str], at: list[int], placeholder: str) -> None:
+    """At any cut, also for texts with placeholders, and with a vault that was stored."""
+    vault = new_vault(placeholder)
+    sent = [vault.replace(text) for text in several]
+    stored = new_vault(placeholder, json.loads(json.dumps(vault.state)))
+
+    for text, replaced in zip(several, sent, strict=True):
+        for each in (vault, stored):
+            assert each.restore(replaced) == text
+            assert restored(each, cut(replaced, at)) == text == restored(each, list(replaced))
+
+
+@given(st.lists(texts, min_size=1, max_size=3), forms)
+def test_no_value_remains(several: list[str], placeholder: str) -> None:
+    """After all texts were learned. Also not in text of the model, and in JSON."""
+    vault = new_vault(placeholder)
+    written = [json.dumps(text) for text in several]
+    for text in several:
+        vault.learn(text)
+    values = [value for kind, found in vault.state["values"].items() if kind != "quoted" for value in found]
+
+    for text in [*several, *written]:
+        for replaced in (vault.replace(text), vault.replace(text, from_model=True)):
+            outside = re.sub(r"<[A-Z]+_\d+>|\[\[[A-Z]+:\d+\]\]|⟦[A-Z]+_\d+⟧", "0", replaced)
+            assert not [value for value in values if value.isalpha() and re.search(rf"\b{value}\b", outside)]
+            assert not [value for value in values if not value.isalpha() and value in outside]
+
+
+KINDS = ("EMAIL", "PHONE", "PERSON", "QUOTED")
+FORMS = ("<{}_1>", "&lt;{}_1&gt;", "\\<{}_1\\>", "\\&lt;{}_1\\&gt;")
+LAST = (">", "\\>", "&gt;", "\\&gt;")
+ENDS = {form.format(kind)[at:] for form in FORMS for kind in KINDS for at in range(20)}
+ENDS |= {end + last for kind in KINDS for end in (f"{kind}_1"[at:] for at in range(9)) for last in LAST}
+
+
+@given(st.text('<&lt;gEMAILPHONRSQUTD_1 \\"s>', max_size=14), st.sampled_from(["", "<EMAIL_1", "&lt;em", "\\<PHO"]))
+def test_the_buffered_text_may_become_a_placeholder(text: str, before: str) -> None:
+    """And nothing else is buffered."""
+    vault = new_vault()
+    restorer = rules.Restorer(vault)
+    shown = "".join(map(restorer.feed, before + text))
+
+    assert shown + restorer.pending == before + text
+    assert not restorer.pending or any(vault._form.fullmatch(restorer.pending + end) for end in ENDS)
+
+
+@together(
+    "bent",
+    [
+        *("<EMAIL_1>", "<email_1>", "<Email_1>", "< EMAIL_1 >", "<EMAIL 1>", "<EMAIL-1>", "<EMAIL1>", "<EMAIL_01>"),
+        *("<EMAIL\\_1>", "\\<EMAIL\\_1\\>", "<EMAILS_1>", "<'EMAIL_1'>", '<"EMAIL_1">', "<**EMAIL_1**>"),
+        *("&lt;EMAIL_1&gt;", "&lt;EMAIL\\_1&gt;"),
+    ],
+)
+def test_a_bent_placeholder_is_restored(bent: str) -> None:
+    vault = new_vault()
+    vault.replace("ann@example.org")
+
+    assert vault.restore(f"To {bent}!") == "To ann@example.org!"
+    assert restored(vault, list(f'"{bent}"s')) == '"ann@example.org"s'
+
+
+@together("text", ["EMAIL_1", "<EMAIL_2>", "<EMAIL_0>", "<MAIL_1>", "<EMAIL_>", "<EMAIL_1", "<b>", "a < b", "<1>"])
+def test_other_text_does_not_change(text: str) -> None:
+    """Also an unknown placeholder."""
+    vault = new_vault()
+    vault.replace("ann@example.org")
+
+    assert vault.restore(text) == text == restored(vault, list(text))
+
+
+def test_an_unknown_placeholder_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    vault = new_vault()
+    vault.restore("<EMAIL_7> <EMAIL_7>")
+
+    assert [record.getMessage() for record in caplog.records] == ["unknown_placeholder placeholder='<EMAIL_7>'"]
+    assert repr(vault) == "<Vault with 0 values>"
+
+
+def test_a_value_has_one_placeholder() -> None:
+    """In all texts of the conversation, and where no rule finds it."""
+    vault = new_vault()
+    assert vault.replace("Ann: ann@example.org") == "<PERSON_1>: <EMAIL_1>"
+    assert vault.replace("+49 30 1234567 or x+49 30 1234567x") == "<PHONE_1> or x<PHONE_1>x"
+    assert vault.replace("(Anns Annex, ann%40example.org)") == "(<PERSON_2> Annex, <EMAIL_2>)"
+
+    assert vault.restore("<PERSON_2> <EMAIL_2>") == "Anns ann%40example.org"
+
+
+def test_text_of_the_model_keeps_its_placeholders() -> None:
+    vault = new_vault()
+    vault.replace("ann@example.org")
+
+    written = "<EMAIL_1>, <email_1>, ann@example.org"
+    assert vault.replace(written, from_model=True) == "<EMAIL_1>, <email_1>, <EMAIL_1>"
+    assert vault.replace("<EMAIL_1>") == "<QUOTED_1>"
+
+
+@together(
+    ("options", "why"),
+    [
+        ({"placeholder": "{kind}_{n}"}, "must have a form"),
+        ({"placeholder": "<{n}>"}, "must have a form"),
+        ({"placeholder": "'{kind}_{n}'"}, "must have a form"),
+        ({"finders": {"ipv4": list}}, "letters and '_', got 'ipv4'"),
+        ({"finders": {"s": list}}, "letters and '_', got 's'"),
+        ({"skip_roles": ["assistant"]}, "a role in skip_roles must be one of 'system', 'user', got 'assistant'"),
+    ],
+)
+def test_a_wrong_option_is_refused(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Vault(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("unit", ["ann@example.org ", "<EMAIL_1> ", "<<<", "\\<EMAIL\\_", "Ann ", "a"])
+def test_twice_the_text_is_twice_the_work(unit: str) -> None:
+    def work(count: int) -> int:
+        vault = new_vault()
+        sent = [vault.replace(unit * 50)]
+        return calls_made(lambda: sent.append(vault.replace(unit * count))) + calls_made(
+            lambda: restored(vault, list(unit * count))
+        )
+
+    work(2000)  # creates the automaton
+    once, twice, four_times = map(work, (500, 1000, 2000))
+    assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
+
+
+def forgets_the_escape(patch: pytest.MonkeyPatch) -> None:
+    """Leave text alone that looks like a placeholder."""
+    patch.setattr(vault_module, "_joined", lambda spans, joined=vault_module._joined: joined([
+        span for span in spans if span[2] != "quoted"
+    ]))  # fmt: skip
+
+
+def takes_a_backslash(patch: pytest.MonkeyPatch) -> None:
+    """Restore a placeholder together with the backslash before it."""
+    read_form = Vault._read_form
+
+    def wider(vault: Vault, *parts: str) -> re.Pattern[str]:
+        pattern = read_form(vault, *parts).pattern
+        return re.compile(pattern.replace(r"\\(?:>", r"\\?(?:>"), re.IGNORECASE)
+
+    patch.setattr(Vault, "_read_form", wider)
+
+
+def restores_each_piece(patch: pytest.MonkeyPatch) -> None:
+    """Buffer nothing."""
+    feed = rules.Restorer.feed
+    patch.setattr(rules.Restorer, "feed", lambda restorer, text: feed(restorer, text) + restorer.close())
+
+
+def overlaps(patch: pytest.MonkeyPatch) -> None:
+    """Replace only the first of two values that overlap."""
+
+    def joined(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+        kept: list[tuple[int, int, str]] = []
+        for span in sorted(spans):
+            kept += [span] if not kept or span[0] >= kept[-1][1] else []
+        return kept
+
+    patch.setattr(vault_module, "_joined", joined)
+
+
+FAULTS = [forgets_the_escape, takes_a_backslash, restores_each_piece, overlaps]
+
+
+@pytest.mark.parametrize("plant", FAULTS)
+def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first two laws, with few texts."""
+
+    def check() -> None:
+        vault = Vault([rules.email()], finders={"other": lambda text: ["x ann"] if "x ann" in text else []})
+        several = ["ann@example.org bo@example.com", "<EMAIL_1>", "\\ann@example.org"]
+        for text in several:
+            assert restored(vault, list(vault.replace(text))) == text
+        assert vault.replace("x ann@example.org") == "<OTHER_2>"
+
+    check()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        check()
