@@ -68,6 +68,7 @@ ROWS = [
     Row("a run, 20 readers, max_rate=30", "run", "/run?max_rate=30", b"event: done", readers=20),
     Row("a run, 20 readers, max_rate=30, fast", "run", "/run?max_rate=30", b"event: done", readers=20, fast=True),
     Row("gateway", "gateway", "/gateway/v1/chat/completions", b"[DONE]", 1.6),
+    Row("gateway, max_rate=30", "gateway_in_slots", "/gateway_in_slots/v1/chat/completions", b"[DONE]"),
     Row("a run on Redis", "redis_run", "/redis_run", b"event: done", 2.5),
     Row("nginx, proxy_pass", "nginx", "/nginx", b"[DONE]"),
     Row("Node, pipe", "node_pipe", "/node_pipe", b"[DONE]"),

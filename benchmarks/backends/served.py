@@ -262,7 +262,10 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
         **({"redis_run": as_run("shared"), "redis_read": read_shared} if redis else {}),
         **peers(),
     }
-    mounts: dict[str, Any] = {"gateway": gateway(upstream, max_running=100_000)}
+    mounts: dict[str, Any] = {
+        "gateway": gateway(upstream, max_running=100_000),
+        "gateway_in_slots": gateway(upstream, max_running=100_000, max_rate=30),
+    }
     os.environ.setdefault("OPENAI_API_KEY", "k")  # which no provider sees
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # or it asks the network for one
     if proxy:

@@ -26,6 +26,7 @@ from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.sse import EVENT_STREAM, KEEP_ALIVE
 from streamtools.serving.response_writer import ResponseWriter, wait_for_disconnect
 from streamtools.serving.shutdown import Shutdown
+from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.long_work import in_thread, in_thread_if
 
 CLIENT_LEFT = 499
@@ -73,15 +74,16 @@ def url_below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
 
 
 class Delivery:
-    """Delivers one exchange to its client."""
+    """Delivers one exchange to its client. After the first bytes, the upstream is read `max_rate` times a second."""
 
-    def __init__(self, exchange: Exchange, route: Route) -> None:
+    def __init__(self, exchange: Exchange, route: Route, *, max_rate: float | None = None) -> None:
         self.status = CLIENT_LEFT
         """The status that the client got, or `CLIENT_LEFT` if it got none."""
         self.first_sent: float | None = None
         """The time of the monotonic clock at which the first bytes of the body were sent; None before."""
         self._exchange = exchange
         self._route = route
+        self._max_rate = max_rate
         self._unchanged = isinstance(exchange, PassThrough)  # an unchanged answer cannot end with an added error
         self._deadline = anyio.CancelScope()
         self._deadline_fault = HTTPException(504, "the answer takes too long")
@@ -157,7 +159,13 @@ class Delivery:
                     self._begun = True
                     await self._send(b"")
                     is_plain = "content-encoding" not in response.headers
-                    await self._read(response.aiter_raw() if is_plain else response.aiter_bytes())
+                    pace = ReadPace()
+                    chunks = response.aiter_raw() if is_plain else response.aiter_bytes()
+                    pace.open(response, chunks.__anext__)
+                    try:
+                        await self._read(chunks, pace)
+                    finally:
+                        pace.close()
         except httpx.TimeoutException:
             fault = HTTPException(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
@@ -166,11 +174,11 @@ class Delivery:
         if not self._broken:
             await self._send(rest, more=exchange.request is not None)
 
-    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read the upstream's response.
+    async def _read(self, chunks: AsyncIterator[bytes], pace: ReadPace) -> None:
+        """Read the upstream's response, at the `pace` after the first bytes.
 
         The first bytes, and bytes after a pause, are sent immediately. Other bytes wait for `_send_joined` or until
-        they exceed `_MAX_JOINED_BYTES`.
+        they exceed `_MAX_JOINED_BYTES`. With a `max_rate`, each read follows a pause, so all bytes wait.
         """
         exchange, pieces = self._exchange, self._pieces
         received_at = monotonic()
@@ -180,10 +188,11 @@ class Delivery:
             piece = exchange.feed(chunk)
             if piece and self.first_sent is None:
                 await self._send(piece)
+                pace.set_rate(0, self._max_rate)
             elif piece:
                 pieces.append(piece)
                 self._size += len(piece)
-                if waited or self._size > _MAX_JOINED_BYTES:
+                if (waited and self._max_rate is None) or self._size > _MAX_JOINED_BYTES:
                     await self._send_message(self._joined_message)
                 elif len(pieces) == 1:
                     self._has_pieces.set()

@@ -32,6 +32,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamtools.errors import check_number
 from streamtools.events import UIEvent
 from streamtools.gateway import http
 from streamtools.gateway.client_requests import Client
@@ -90,6 +91,7 @@ def app(
     longest: float = 3600.0,
     keep_alive: float | None = 15.0,
     send_timeout: float = 60.0,
+    max_rate: float | None = None,
     drain: float = 0.0,
     **options: Unpack[RewriteOptions],
 ) -> ASGIApp:
@@ -117,6 +119,8 @@ def app(
     - `longest` is the maximum time for a whole answer, in seconds.
     - `keep_alive`: after that many seconds without data, a comment is sent to the client. None means never.
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected.
+    - `max_rate`: after the first text, the upstream is read that many times a second, at least 10. None means that each
+      token is sent without delay.
     - `drain` is the time in which running answers may complete when the server shuts down, in seconds.
 
     `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
@@ -126,7 +130,7 @@ def app(
     check_address("upstream", upstream, key=key, client_key=client_key)
     if wrong := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
         raise ValueError(f"`origins` must be origins of pages, such as https://example.org, got {wrong!r}.")
-    limits = max_body, max_running, timeout, longest, keep_alive, send_timeout, drain
+    limits = max_body, max_running, timeout, longest, keep_alive, send_timeout, max_rate, drain
     inner: ASGIApp = _Gateway(rewrite, httpx.URL(upstream), key, client_key, record, *limits)
     if origins:
         inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
@@ -154,9 +158,11 @@ class _Gateway:
     longest: float
     keep_alive: float | None
     send_timeout: float
+    max_rate: float | None
     drain: float
 
     def __post_init__(self) -> None:
+        check_number("max_rate", self.max_rate, 10, optional=True)
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
         self._keys = [key for key in keys if key is not None]  # the keys of the upstreams; they are hidden in answers
         self._metrics = Metrics()
@@ -273,7 +279,7 @@ class _Gateway:
         started = monotonic()
         begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._count_event)
         exchange = await self._read(request, begin)
-        delivery = Delivery(exchange, self._route(request, client_api))
+        delivery = Delivery(exchange, self._route(request, client_api), max_rate=self.max_rate)
         status = await self._deliver(delivery, request, send)
         if delivery.first_sent is not None:
             self._metrics.record_first_token(delivery.first_sent - started)

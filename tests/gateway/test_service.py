@@ -21,6 +21,7 @@ from streamtools.events import Call, Error, Matched, Warning
 from streamtools.gateway.metrics import Metrics
 from streamtools.gateway.service import app
 from streamtools.serving.requests import read_body
+from streamtools.sources import read_pace
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -417,3 +418,32 @@ def test_malformed_calls_are_counted_by_dialect() -> None:
         'rule_matches_total{rule="email"} 1',
     ):
         assert f"streamtools_gateway_{line}" in lines
+
+
+@pytest.mark.parametrize("max_rate", [None, 30])
+async def test_the_upstream_is_read_in_time_slots_after_the_first_text(
+    max_rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(read_pace, "sleep", sleep)
+    gate, chunks = anyio.Event(), [stream([each], None, done=False) for each in "abcdefgh"]
+    received = b""
+    async with (
+        gateway(Loopback([chunks[0], gate, *chunks[1:], stream([])]), max_rate=max_rate) as (http, _),
+        http.stream("POST", PATHS["openai"], json=request("openai")) as response,
+    ):
+        async for piece in response.aiter_bytes():
+            received += piece
+            gate.set()
+    assert "abcdefgh" == collect("openai", received).text
+    assert bool(waits) is (max_rate is not None)
+
+
+def test_a_rate_that_is_too_low_for_reading_in_time_slots() -> None:
+    with pytest.raises(ValueError, match="max_rate must be a number of at least 10 or None, got 5"):
+        app("http://127.0.0.1:8080/v1", max_rate=5)

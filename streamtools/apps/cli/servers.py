@@ -117,6 +117,7 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
     """The maximum time for a whole answer, in seconds."""
     keep_alive: float | None = None
     send_timeout: float | None = None
+    max_rate: float | None = None
     drain: float = 10.0
     host: str = "127.0.0.1"
     """The address to listen on."""
