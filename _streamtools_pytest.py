@@ -1,9 +1,8 @@
 """The pytest plugin of streamtools: an option, a marker and a fixture.
 
 pytest loads it in every project in which streamtools is installed. The fixture `recording` finds the recording of a
-test, and either replays or records it. During a replay, it blocks the network. The name of the recording is derived
-from the test, and the file is in a folder next to it. The runs of a test with different event loops or chunk
-boundaries share one recording:
+test, and either replays or records it. The name of the recording is derived from the test, and the file is in a folder
+next to it. The runs of a test with different event loops or chunk boundaries share one recording:
 
     tests/test_chat.py::test_weather               tests/recordings/test_chat/test_weather.jsonl
     tests/test_chat.py::TestTools::test_two[a-b]   tests/recordings/test_chat/TestTools.test_two-a-b.jsonl
@@ -18,7 +17,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 MODES = ("none", "once", "new", "rewrite")
 _MARKER = (
-    "recording(name, *, source, match, unplayed, allow_hosts, ...): the recording for the fixture `recording` (by "
-    "default the one named after the test, next to it), and its options; the network is blocked while it is replayed"
+    "recording(name, *, source, match, unplayed, ...): the recording for the fixture `recording` (by default the one "
+    "named after the test, next to it), and its options"
 )
 _FIXTURE: pytest.StashKey[RecordingFixture] = pytest.StashKey()
 _RECORDED_PATHS: pytest.StashKey[set[Path]] = pytest.StashKey()
@@ -51,8 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--record-streams",
         choices=MODES,
         default="none",
-        help="when tests with the fixture `recording` may use the network: never (none, the default); if there is no "
-        "recording (once); for requests that are not in the recording (new); always, for a new recording (rewrite)",
+        help="when requests through the fixture `recording` are sent and recorded: never (none, the default); if there "
+        "is no recording (once); if they are not in the recording (new); always, for a new recording (rewrite)",
     )
 
 
@@ -106,7 +105,6 @@ def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any])
 def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
     """Yield the recording of a test. After the test, save a new recording."""
     from streamtools.recording import Playback
-    from streamtools.testing.network import blocked
     from streamtools.testing.recording_fixture import RecordingFixture
 
     item: pytest.Item = request.node
@@ -126,14 +124,8 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
         mode,
         f"`pytest --record-streams=new '{test}'` records the missing requests, `--record-streams=rewrite` records all",
     )
-    advice = (
-        f"requests through `recording.transport` are replayed from {shown_path}, and "
-        f"`pytest --record-streams=rewrite '{test}'` records them again; `allow_hosts` allows a host"
-    )
-    guard = blocked(advice, allow=settings.allow_hosts) if mode == "replay" else nullcontext()
     try:
-        with guard:
-            yield stream
+        yield stream
     finally:
         if why := stream.save():
             item.add_report_section("teardown", "recording", f"{shown_path} is not recorded: {why}")

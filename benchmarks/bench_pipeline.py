@@ -183,12 +183,12 @@ def in_loop(work: Callable[[], Awaitable[None]]) -> Work:
     return partial(anyio.run, clocked)
 
 
-def watched(work: Callable[[], Awaitable[None]], *, by_chunk: bool) -> Work:
+def watched(work: Callable[[], Awaitable[None]]) -> Work:
     """Return `work` with a clock and with the OpenTelemetry SDK, which exports nothing."""
     tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([InMemoryMetricReader()])
 
     def run() -> float:
-        telemetry.instrument(tracer_provider=tracers, meter_provider=meters, by_chunk=by_chunk)
+        telemetry.instrument(tracer_provider=tracers, meter_provider=meters)
         try:
             return in_loop(work)()
         finally:
@@ -241,17 +241,16 @@ def cases(smoke: bool) -> Iterator[Case]:
                     "× without",
                 )
             if name == "openai":
-                for by_chunk in (False, True):
-                    yield Comparison(
-                        section,
-                        f"ToolStream that is watched{', by chunk' * by_chunk}",
-                        len(frames),
-                        watched(partial(aread, name, opened), by_chunk=by_chunk),
-                        in_loop(partial(aread, name, opened)),
-                        check_sync,
-                        None if by_chunk else 1.05,
-                        "× without",
-                    )
+                yield Comparison(
+                    section,
+                    "ToolStream that is watched",
+                    len(frames),
+                    watched(partial(aread, name, opened)),
+                    in_loop(partial(aread, name, opened)),
+                    check_sync,
+                    1.05,
+                    "× without",
+                )
             yield Comparison(
                 section,
                 "adapter and machine, no event loop",

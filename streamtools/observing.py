@@ -33,8 +33,6 @@ class ObservedRun(Protocol):
 
     trace: str
     """The W3C `traceparent` of the run. A run that resumes this run links to it."""
-    wants_every_batch: bool
-    """If true, `batch_received` is called for each batch of a source. If false, only for the first batch."""
 
     def current(self) -> AbstractContextManager[object]:
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
@@ -50,8 +48,8 @@ class ObservedRun(Protocol):
         `source` yields the events of the response.
         """
 
-    def batch_received(self) -> None:
-        """Report that a batch arrived from the source."""
+    def first_batch_received(self) -> None:
+        """Report that the first batch of a response arrived from the source."""
 
     def text_shown(self) -> None:
         """Report that the first text of the answer was delivered."""

@@ -22,7 +22,7 @@ class Observation:
         self._observed = observed
         self._unreported: list[UIEvent] = []
         self._awaits_text = False  # True from the start of a request until its first visible text
-        self._awaits_batch = False  # True if the arrival of the next batch from the source must be reported
+        self._awaits_batch = False  # True from the start of a request until its first batch from the source
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report."""
@@ -35,13 +35,13 @@ class Observation:
         return events
 
     def take_batch(self, batch: Sequence[SourceEvent]) -> None:
-        """Report that a batch has arrived from the source, if the observer needs this report.
+        """Report the first batch of a response from the source.
 
         A batch that begins with an error or a warning of the source is not reported.
         """
         if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
-            self._awaits_batch = self._observed.wants_every_batch
-            self._observed.batch_received()
+            self._awaits_batch = False
+            self._observed.first_batch_received()
 
     @contextmanager
     def reading(self, source: object) -> Iterator[None]:

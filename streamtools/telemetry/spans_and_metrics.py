@@ -113,7 +113,6 @@ class Instruments:
 
         self.request_duration = histogram("gen_ai.client.operation.duration", "Duration of a request to a model.")
         self.first_chunk = histogram("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
-        self.output_chunk = histogram("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
         # Version 1.41 of the conventions lacks the next two metrics. A later version defines them.
         self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
@@ -249,7 +248,6 @@ class Instrumentation:
     metrics: Instruments
     agent: str | None
     content: bool
-    by_chunk: bool
 
     def begin(self, run_id: str, machine: Redactor, resumed: str) -> RunSpans:
         return RunSpans(self, run_id, machine, resumed)
@@ -300,7 +298,6 @@ class _RequestSpan(_Outcome):
         self._clean = clean
         self.started_at = perf_counter()
         self._start_time_ns = time_ns()
-        self._last_chunk_at: float | None = None
         self.ended_at: float | None = None
         self.resent = self.malformed = self.near_misses = 0
         self.step: StepEnd | None = None
@@ -316,14 +313,10 @@ class _RequestSpan(_Outcome):
         )
         self._token = context.attach(trace.set_span_in_context(self.span, parent))
 
-    def record_chunk(self) -> None:
-        now, metrics = perf_counter(), self._settings.metrics
-        if self._last_chunk_at is None:
-            self.span.set_attribute("gen_ai.response.time_to_first_chunk", now - self.started_at)
-            metrics.first_chunk.record(now - self.started_at, self.attributes)
-        elif self._settings.by_chunk:
-            metrics.output_chunk.record(now - self._last_chunk_at, self.attributes)
-        self._last_chunk_at = now
+    def record_first_chunk(self) -> None:
+        seconds = perf_counter() - self.started_at
+        self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+        self._settings.metrics.first_chunk.record(seconds, self.attributes)
 
     def record_event(self, event: Any) -> None:
         self.record_outcome(event)
@@ -393,7 +386,6 @@ class RunSpans(_Outcome):
         self._request: _RequestSpan | None = None
         self._last_model: str | None = None
         self._done: Done | None = None
-        self.wants_every_batch = settings.by_chunk
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, self._context)
         self.trace = carrier.get("traceparent", "")
@@ -406,9 +398,9 @@ class RunSpans(_Outcome):
         self._request = _RequestSpan(self._settings, self._context, origin, source, self.machine.without_matches)
         self._last_model = self._request.attributes.get("gen_ai.request.model")
 
-    def batch_received(self) -> None:
+    def first_batch_received(self) -> None:
         if self._request is not None:
-            self._request.record_chunk()
+            self._request.record_first_chunk()
 
     def text_shown(self) -> None:
         if (request := self._request) is not None:
@@ -539,18 +531,16 @@ def instrument(
     meter_provider: metrics.MeterProvider | None = None,
     agent: str | None = None,
     content: bool = False,
-    by_chunk: bool = False,
 ) -> None:
     """Report all runs that start after this call in this process to OpenTelemetry. A second call replaces the first.
 
     `tracer_provider` and `meter_provider` default to the global providers. `agent` is the value of `gen_ai.agent.name`.
     With `content=True`, spans contain messages, arguments and results, in which keys of known formats are overwritten.
-    With `by_chunk=True`, the time between the chunks of a response is recorded. This takes time for each chunk.
     """
     library_version = version(_LIBRARY)
     tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)
     meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
-    observing.install(Instrumentation(tracer, Instruments(meter), agent, content, by_chunk))
+    observing.install(Instrumentation(tracer, Instruments(meter), agent, content))
 
 
 def uninstrument() -> None:

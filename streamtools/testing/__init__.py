@@ -9,9 +9,8 @@ from __future__ import annotations
 from streamtools.loading import check_calls
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.laws import assert_laws
-from streamtools.testing.network import NetworkBlocked
 from streamtools.testing.recording_fixture import RecordingFixture, every_cut
 
-__all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
+__all__ = ["Expected", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]
 
 check_calls(globals())

@@ -45,8 +45,6 @@ class RecordingSettings(Checked):
     """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
     exchange: int | None = None
     """The number of the only exchange whose response has a fault. With None, the fault applies to each response."""
-    allow_hosts: Sequence[str] = ()
-    """Hosts that the test can reach during a replay. The local machine is always allowed."""
     inner: Callable[[], Any] | None = None
     """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
     of the client's library."""
@@ -58,8 +56,6 @@ class RecordingSettings(Checked):
     """The options of `Playback` for the replay."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.allow_hosts, str):
-            raise ValueError(f"allow_hosts must be a list of hosts, got {self.allow_hosts!r}")
         Playback(**self.playback)
 
 

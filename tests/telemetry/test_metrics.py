@@ -38,11 +38,11 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-async def answered(by_chunk: bool = False) -> Collected:
+async def answered() -> Collected:
     """Return the metrics of a chat with a tool call and an answer in three pieces."""
     calls = [chunk({"content": CALL + "\n"}), chunk(finish="stop"), chunk(usage=USAGE), DONE]
     says = [chunk({"content": text}) for text in ("It ", "rains", ".")] + [chunk(finish="stop"), DONE]
-    with collecting(by_chunk=by_chunk, content=True) as collected:
+    with collecting(content=True) as collected:
         async with Provider(Loopback(calls), Loopback(says)) as server:
             model = OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False)
             await chat(model, ASK, tools=[get_weather])
@@ -59,7 +59,7 @@ def constants(package: Any) -> set[str]:
 
 async def test_metric_names_are_from_the_conventions() -> None:
     """The published package defines the names, except for a few newer names in this test."""
-    collected = await answered(by_chunk=True)
+    collected = await answered()
     known = constants(incubating) | constants(attributes)
     told = {name for span in collected.spans for name in span.attributes or {}}
     told |= {name for metric in collected.metrics for found, _ in collected.points(metric) for name in found}
@@ -71,7 +71,6 @@ async def test_metric_names_are_from_the_conventions() -> None:
     assert {
         "gen_ai.client.operation.duration": "s",
         "gen_ai.client.operation.time_to_first_chunk": "s",
-        "gen_ai.client.operation.time_per_output_chunk": "s",
         "gen_ai.client.token.usage": "{token}",
     } == {name: collected.metrics[name].unit for name in names & measured}
     scopes = {span.instrumentation_scope.schema_url for span in collected.spans if span.instrumentation_scope}
@@ -92,9 +91,6 @@ async def test_times_and_tokens_are_recorded_once_per_request() -> None:
     assert 1 == collected.total("gen_ai.invoke_agent.duration")
     kinds = {found["gen_ai.token.type"]: value for found, value in collected.points("gen_ai.client.token.usage")}
     assert ({"input": 1, "output": 1}, [5, 7]) == (kinds, sorted(collected.sums("gen_ai.client.token.usage")))
-    assert [] == collected.points("gen_ai.client.operation.time_per_output_chunk"), "only on demand"
-    collected = await answered(by_chunk=True)
-    assert 3 <= collected.total("gen_ai.client.operation.time_per_output_chunk", **of_model)
 
 
 async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:

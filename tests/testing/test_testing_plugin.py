@@ -392,9 +392,8 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
     ("marker", "message"),
     [
         ("'a', 'b'", "takes one name, got ('a', 'b')"),
-        ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, cut,"),
+        ("colour='red'", "unknown option colour of a recording; the options are cut, cut_after,"),
         ("unplayed='maybe'", "unplayed must be one of 'fail', 'ignore', got 'maybe'"),
-        ("allow_hosts='example.org'", "allow_hosts must be a list of hosts, got 'example.org'"),
         ("speed=-1", "speed must be a number of at least 0, got -1"),
     ],
 )
@@ -438,30 +437,6 @@ def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester,
 
     assert [{"say": "***********-name"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 1 == len(provider.requests)
-
-
-def test_the_marker_alone_blocks_the_network(pytester: pytest.Pytester) -> None:
-    tests = f"""
-    import pytest, socket
-    from pathlib import Path
-
-    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
-    def test_hello():
-        socket.create_connection(("192.0.2.1", 80))
-
-    @pytest.mark.recording(Path({str(shipped()["hash-call"])!r}))
-    class TestAll:
-        def test_hello(self):
-            socket.create_connection(("192.0.2.1", 80))
-    """
-    pytester.makepyfile(tests)
-
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(
-        ["*NetworkBlocked: the network is blocked in this test, which tried to reach 192.0.2.1:80*"]
-    )
 
 
 def test_the_plugin_does_not_import_the_package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
