@@ -55,6 +55,8 @@ ROWS = [
     Row("bare, fast", "bare", "/bare", b"[DONE]", fast=True),
     Row("bare, 20 readers of one answer", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20),
     Row("bare, 20 readers, fast", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20, fast=True),
+    Row("bare, 20 readers, max_rate=30", "bare_broadcast", "/bare_broadcast?max_rate=30", b"[DONE]", readers=20),
+    Row("engine in one task, ai_sdk", "one_task", "/one_task", b"[DONE]"),
     Row("loop by hand over httpx-sse", "by_hand", "/by_hand", b"[DONE]"),
     Row("streamtools, native", "native", "/native", b"event: done", 1.2),
     Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.2),

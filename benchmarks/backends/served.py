@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -31,10 +32,12 @@ from starlette.routing import Mount, Route
 
 from benchmarks.backends.counting import Counts
 from benchmarks.served import Server
-from streamtools import ToolStream, sources
+from streamtools import StreamMachine, ToolStream, sources
 from streamtools.gateway import app as gateway
+from streamtools.outputs import make_encoder
 from streamtools.outputs.asgi import event_stream_response
 from streamtools.runs import RedisStore, Run, Runs
+from streamtools.sources.read_pace import slot_end
 
 EVENT_STREAM = "text/event-stream"
 client = httpx.AsyncClient(trust_env=False, timeout=600, limits=httpx.Limits(max_connections=None))
@@ -72,14 +75,16 @@ class Broadcast:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the stored bytes, then new bytes."""
+    async def pieces(self, rate: float | None) -> AsyncIterator[bytes]:
+        """Yield the stored bytes, then new bytes, `rate` times a second."""
         had = 0
         while had < len(self._chunks) or not self._task.done():
             if had < len(self._chunks):
                 data = b"".join(self._chunks[had:])
                 had = len(self._chunks)
                 yield data
+                if rate is not None:
+                    await asyncio.sleep(slot_end(monotonic(), 1 / rate) - monotonic())
             else:
                 await self._news.wait()
 
@@ -92,7 +97,7 @@ async def bare_broadcast(request: Request) -> Response:
     body, asked = await request.body(), request.query_params["run"]
     if asked not in broadcasts:
         broadcasts[asked] = Broadcast(body)
-    return StreamingResponse(broadcasts[asked].pieces(), media_type=EVENT_STREAM)
+    return StreamingResponse(broadcasts[asked].pieces(rate_of(request)), media_type=EVENT_STREAM)
 
 
 async def by_hand(request: Request) -> Response:
@@ -108,6 +113,21 @@ async def by_hand(request: Request) -> Response:
                 if text:
                     yield f"data: {json.dumps({'type': 'text', 'text': text})}\n\n"
         yield "data: [DONE]\n\n"
+
+    return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+
+
+async def one_task(request: Request) -> Response:
+    """The engine in the task of the response: no tools, no keep-alive, no reader that notices a lost client."""
+    body = await request.json()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        machine, encoder = StreamMachine(), make_encoder("ai_sdk")
+        async with client.stream("POST", url, json=body) as response:
+            async for batch in sources.openai(response):
+                if data := b"".join(encoder.encode(event) for each in batch for event in machine.feed(each)):
+                    yield data
+        yield b"".join(map(encoder.encode, machine.close())) + encoder.close()
 
     return StreamingResponse(pieces(), media_type=EVENT_STREAM)
 
@@ -255,6 +275,7 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
         "bare": bare,
         "bare_broadcast": bare_broadcast,
         "by_hand": by_hand,
+        "one_task": one_task,
         "native": written_as("native"),
         "ai_sdk": written_as("ai_sdk"),
         "ag_ui": written_as("ag_ui"),
