@@ -184,9 +184,13 @@ def check_names(
     """
     for name in given:
         if name not in known:
-            meant = f"; write {homes[name]}" if name in homes else did_you_mean(name, [*known, *homes])
-            others = advice.format(name) or f"; the parameters are {', '.join(known)}"
-            raise TypeError(f"{where} has no parameter {name!r}{meant or others}")
+            if name in homes:
+                ending = f"; write {homes[name]}"
+            elif similar := nearest(name, [*known, *homes]):
+                ending = f"; did you mean {homes.get(similar, repr(similar))}?"
+            else:
+                ending = advice.format(name) or f"; the parameters are {', '.join(known)}"
+            raise TypeError(f"{where} has no parameter {name!r}{ending}")
 
 
 def check_word(name: str, value: object, allowed: Iterable[object]) -> None:
@@ -336,8 +340,8 @@ _ACCEPTS_ANY_NAME = 8  # `inspect.CO_VARKEYWORDS`: the function has a parameter 
 
 
 def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[Any], named: Iterable[str]) -> None:
-    """Raise TypeError for an unknown parameter of `function`, and for a keyword-only parameter without its name."""
-    unnamed, known, accepts_any = _parameters_of(function)
+    """Raise TypeError for an unknown or a missing parameter, and for a keyword-only parameter without its name."""
+    unnamed, known, accepts_any, required = _parameters_of(function)
     own = ("self",) if known[:1] == ["self"] else ()
     if not accepts_any:
         check_names(f"{name}()", named, known[len(own) :])
@@ -345,11 +349,13 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
         names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
         accepted = f"only {', '.join(unnamed[len(own) :])}" if unnamed[len(own) :] else "no value"
         raise TypeError(f"{name}() takes {accepted} without a name; write {names}")
+    if unnamed is not None and (missing := [each for each in required if each not in {*named, *unnamed[: len(given)]}]):
+        raise TypeError(f"{name}() needs a value for {' and '.join(missing)}")
 
 
 @cache  # reading a signature takes as long as parsing a small call
-def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, list[str], bool]:
-    """Return the names of the positional parameters and of all parameters, and whether the function accepts any name.
+def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, list[str], bool, list[str]]:
+    """Return the positional parameters, all parameters, whether any name is accepted, and the required parameters.
 
     The first value is None if the function accepts any number of positional values.
     """
@@ -359,7 +365,9 @@ def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, l
     kinds = {parameter.kind for parameter in parameters}
     unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     named = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
-    return None if Parameter.VAR_POSITIONAL in kinds else unnamed, unnamed + named, Parameter.VAR_KEYWORD in kinds
+    required = [each.name for each in parameters if each.default is each.empty and each.name in (*unnamed, *named)]
+    is_open = Parameter.VAR_POSITIONAL in kinds
+    return None if is_open else unnamed, unnamed + named, Parameter.VAR_KEYWORD in kinds, required
 
 
 @cache

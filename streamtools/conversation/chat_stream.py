@@ -59,6 +59,13 @@ NOT_EMULATED = "there are no function tools, and calls of other tools are not em
 _HOMES = HOMES | homes_of({"request": RequestOptions})
 _HOMES |= dict.fromkeys(("system", "system_prompt", "instructions"), '{"role": "system", ...} as the first message')
 _HOMES["timeout"] += " for tools; for the provider, OpenAIChat(timeout=...)"
+_HOMES["retries"] += " for typed answers; for the provider, OpenAIChat(retries=...)"
+_HOMES["history"] = f"chat(model, history); for rules, {_HOMES['history']}"
+_HOMES |= {name: f"OpenAIChat(..., {name}=...)" for name in ("base_url", "api_key", "client", "headers", "prefill")}
+_HOMES |= {name: f"runs.start(chat(...), {name}=...)" for name in ("owner", "conversation", "note")}
+_HOMES |= {name: f"asgi.event_stream_response(chat(...), {name}=...)" for name in ("format", "max_rate")}
+_HOMES |= dict.fromkeys(("max_rounds", "max_turns", "max_iterations"), "max_steps=...")
+_HOMES["requires_approval"] = "@tool(requires_approval=...)"
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 

@@ -53,12 +53,12 @@ class ToolRegistry(Checked):
     ['weather']
     """
 
-    def __init__(self, *tools: ToolsLike | None, on_duplicate: OnDuplicate = "replace") -> None:
+    def __init__(self, *tools: ToolsLike | None, on_duplicate: OnDuplicate = "error") -> None:
         """Register `tools`.
 
-        If a tool has the name of a registered tool, it replaces that tool at its position, and a warning is logged.
-        With `on_duplicate="keep"`, the registered tool is kept, and a warning is logged. With `"error"`, ValueError is
-        raised.
+        Raises ValueError if two tools have the same name, unless they have the same function and options. With
+        `on_duplicate="replace"`, the later tool replaces the registered tool at its position, and a warning is logged.
+        With `"keep"`, the registered tool is kept, and a warning is logged.
         """
         self._tools: dict[str, Tool] = {}
         self._on_duplicate = on_duplicate
@@ -72,7 +72,8 @@ class ToolRegistry(Checked):
     def register(self, *tools: ToolsLike | None) -> Self:
         """Add tools, functions, or collections of them. Returns the registry.
 
-        Raises the errors of `Tool` for a function, and TypeError for an object that cannot be a tool.
+        Raises the errors of `Tool` for a function, and TypeError for an object that cannot be a tool. See the
+        constructor for two tools with the same name.
         """
         for given in chain.from_iterable(map(_tools_in, tools)):
             self._add(given)
@@ -209,9 +210,11 @@ class ToolRegistry(Checked):
 
     def _add(self, tool: Tool, on_duplicate: OnDuplicate | None = None) -> None:
         on_duplicate = on_duplicate or self._on_duplicate
-        if tool.name in self._tools and self._tools[tool.name] is not tool:
+        same_name = self._tools.get(tool.name, tool)
+        if (same_name.function, same_name._options) != (tool.function, tool._options):
             if on_duplicate == "error":
-                raise ValueError(f"a tool named {tool.name!r} is already registered")
+                advice = "write tool(function, name=...), or ToolRegistry(..., on_duplicate='replace')"
+                raise ValueError(f"there are two tools named {tool.name!r}; {advice}")
             log.warning(Code.DUPLICATE_TOOL.value, tool=tool.name, on_duplicate=on_duplicate)
             if on_duplicate == "keep":
                 return

@@ -62,9 +62,9 @@ def test_other_values_are_refused(tools: Any) -> None:
 
 
 def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
-    """The newest tool of a name counts. The warning contains the name."""
+    """With `on_duplicate="replace"`. The warning contains the name."""
     with structlog.testing.capture_logs() as logs:
-        registry = ToolRegistry(weather, clock, other_weather)
+        registry = ToolRegistry(weather, clock, other_weather, on_duplicate="replace")
     assert registry.names == ["weather", "clock"]
     assert other_weather is registry.get("weather")
     said = {"tool": "weather", "on_duplicate": "replace"}
@@ -193,7 +193,8 @@ async def test_execute_raises_the_failure(
     assert isinstance(caught.value.__cause__, cause)
 
 
-def test_a_duplicate_may_be_an_error() -> None:
-    """With `on_duplicate="error"`."""
-    with pytest.raises(ValueError, match="a tool named 'weather' is already registered"):
-        ToolRegistry(other_weather, weather, on_duplicate="error")
+def test_two_tools_need_different_names() -> None:
+    """The same function with the same options is one tool."""
+    with pytest.raises(ValueError, match=r"there are two tools named 'weather'; write tool\(function, name=...\)"):
+        ToolRegistry(other_weather, weather)
+    assert ["weather"] == ToolRegistry(weather, tool(weather)).names

@@ -109,10 +109,11 @@ _FIELDS = ("temperature", "max_tokens", "max_completion_tokens")
 """Body fields that most providers have. Servers ignore a misspelled field."""
 
 
-def check_body_fields(model: type[Any], options: Iterable[str]) -> None:
+def check_body_fields(model: type[Any], options: Mapping[str, Any]) -> None:
     """Raise TypeError if one of the `options` is a parameter of `chat`, or a misspelled parameter or name in `_FIELDS`.
 
-    No provider has an option with a name similar to a parameter. Other options are fields of the request body.
+    No provider has an option with a name similar to a parameter. Other options are fields of the request body. The
+    field `tools` may hold the provider's own tools, but no functions.
     """
     annotated = {name for kind in model.__mro__ for name in getattr(kind.__init__, "__annotations__", ())}  # type: ignore[misc]
     parameters = sorted(annotated - {"model", "prefill", "options", "return"})
@@ -120,6 +121,10 @@ def check_body_fields(model: type[Any], options: Iterable[str]) -> None:
     if getattr(model, "format", "") in ("anthropic", "bedrock"):
         del homes["system"]
     wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}
+    tools = options.get("tools") or ()
+    if callable(tools) or any(map(callable, tools)):
+        wrong.add("tools")
+        homes["tools"] = "chat(..., tools=[...])"
     # "min_tokens" and "maxTokens" are fields of some servers.
     wrong |= {name for name in {*options} - {*_FIELDS} if name.islower() and nearest(name, _FIELDS, cutoff=0.85)}
     check_names(model.__name__, wrong, [*parameters, *_FIELDS], homes)
