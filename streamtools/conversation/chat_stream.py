@@ -267,7 +267,7 @@ class Chat(ToolStream):
         dialects, mode = self._writer.dialects, self._emulation.mode
         history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
         choice = self._run.machine.tool_choice
-        ask = Ask(tuple(history), tuple(self._registry), choice, self._body, dialects, mode != "off", hide=self._hide)
+        ask = Ask(tuple(history), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
         if stored is not None or shown or (mode == "off" and self._fallback is not None):
             models, write, failures = self._fallback or Fallback(self._model), partial(self._write, ask), self._failures
             if stored is not None:

@@ -135,7 +135,6 @@ def ask_for_decision(ask: Ask) -> Ask:
         history=(System(question), *(message for message in history if not isinstance(message, System))),
         options=without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS),
         dialects=(*ask.dialects, _DECISIONS),
-        whole_history=True,
         hide=ask.hide,
     )
 
@@ -144,7 +143,7 @@ def ask_without_tools(ask: Ask) -> Ask:
     """Return `ask` without tools. Calls and results in its history become text."""
     history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
     options = without(ask.options, _TOOL_OPTIONS)
-    return dataclasses.replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole_history=True)
+    return dataclasses.replace(ask, history=history, tools=(), tool_choice=AUTO, options=options)
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def calls_as_text(
                 else:
                     parts.append(part)
             with_text = (*parts, TextPart("\n".join(filter(None, texts))))
-            message = replace(message, parts=with_text, in_text=tuple(in_text), response_id=None)
+            message = replace(message, parts=with_text, in_text=tuple(in_text))
         elif isinstance(message, Results):
             kind = dialect.id if dialect else None
             moved = (one._replace(dialect=kind) if one.dialect == NATIVE else one for one in message.results)

@@ -221,21 +221,20 @@ def write_messages(
 
 
 def write_continuation(
-    turn: Assistant | Sequence[ToolCall],
+    calls: Sequence[ToolCall],
     history: Sequence[Message],
     format: Format | str,
     *,
     unanswered: Unanswered = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return only the messages that follow a turn, for a request that continues the turn.
+    """Return only the messages that follow the turn with these `calls`.
 
-    `turn` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
-    other parameters are those of `write_messages`. Raises the exceptions of `write_messages`.
+    `history` holds the results of the calls and the later messages. The other parameters are those of `write_messages`.
+    Raises the exceptions of `write_messages`.
     """
-    if not isinstance(turn, Assistant):
-        native = tuple(call for call in turn if call.dialect == NATIVE)
-        in_text = tuple(call for call in turn if call.dialect != NATIVE)
-        turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
+    native = tuple(call for call in calls if call.dialect == NATIVE)
+    in_text = tuple(call for call in calls if call.dialect != NATIVE)
+    turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
     written_turn = write_messages([turn], format, unanswered="leave", **options)
     return write_messages([turn, *history], format, unanswered=unanswered, **options)[len(written_turn) :]

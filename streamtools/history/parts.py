@@ -120,15 +120,13 @@ class Assistant:
     """One turn of the model.
 
     `parts` holds its parts in order. `in_text` holds the calls that were parsed from its text. The text in `parts`
-    includes these calls. `origin` is the provider, and `response_id` the provider's id of the response. Turns that
-    differ only in `origin` and `response_id` are equal. `Assistant(text, calls, thoughts)` creates a turn with the
-    parts in the order reasoning, text, calls.
+    includes these calls. `origin` is the provider. Turns that differ only in `origin` are equal.
+    `Assistant(text, calls, thoughts)` creates a turn with the parts in the order reasoning, text, calls.
     """
 
     parts: tuple[Part, ...]
     in_text: tuple[ToolCall, ...]
     origin: Origin = field(compare=False)
-    response_id: str | None = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -139,12 +137,11 @@ class Assistant:
         *,
         parts: Iterable[Part | str] | None = None,
         origin: Origin = UNKNOWN_ORIGIN,
-        response_id: str | None = None,
     ) -> None:
         given = (*thoughts, text, *calls) if parts is None else parts
         made = [TextPart(part) if isinstance(part, str) else part for part in given]
         kept = [part for part in made if part != ("", None)]  # no empty text
-        self.__dict__.update(parts=tuple(kept), in_text=tuple(in_text), origin=origin, response_id=response_id)
+        self.__dict__.update(parts=tuple(kept), in_text=tuple(in_text), origin=origin)
 
     @property
     def text(self) -> str:

@@ -25,7 +25,6 @@ _Part: TypeAlias = Literal["data", "words", "everything"]
 
 IN_HISTORY = frozenset({
     "dialect", "format", "origin", "provider_id", "in_text",  # not sent
-    "response_id",  # the provider's name of a response; it is not in the prompt
     "signature",  # made by the provider; the provider refuses any other signature
 })  # fmt: skip
 """The exempt fields of messages.

@@ -257,10 +257,10 @@ class Collector:
                 results = [result for result in self._results.values() if result is not None]
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
-                in_text, id = self._in_text.values(), event.response_id
+                in_text = self._in_text.values()
                 parts = self._parts.close(in_text, result.dialects)
-                turn = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
-                result.steps.append(Step(turn, results, id))
+                turn = Assistant(parts=parts, in_text=in_text, origin=origin)
+                result.steps.append(Step(turn, results, event.response_id))
                 self._start_step()
             case Partial(path, value, complete, call_id=None):
                 self.draft.add(path, value, complete)

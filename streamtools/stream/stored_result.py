@@ -53,7 +53,6 @@ class _Answer(NamedTuple):
     parts: list[_Tagged]
     in_text: list[ToolCall]
     origin: Origin
-    response_id: str | None
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
@@ -111,7 +110,7 @@ def load(data: bytes) -> StoredEnd:
 def _with_name(value: Any) -> _Tagged:
     """Return the name of the class of a message or a part, and the value in its stored form."""
     if isinstance(value, Assistant):
-        value = _Answer([*map(_with_name, value.parts)], [*value.in_text], value.origin, value.response_id)
+        value = _Answer([*map(_with_name, value.parts)], [*value.in_text], value.origin)
     return type(value).__name__, value
 
 
@@ -120,7 +119,7 @@ def _read(name: str, data: Any) -> Any:
     if not isinstance(value, _Answer):
         return value
     parts = [_read(*part) for part in value.parts]
-    return Assistant(parts=parts, in_text=value.in_text, origin=value.origin, response_id=value.response_id)
+    return Assistant(parts=parts, in_text=value.in_text, origin=value.origin)
 
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:

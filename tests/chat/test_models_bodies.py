@@ -9,6 +9,7 @@ from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
     GeminiChat,
+    GeminiInteractions,
     HTTPModel,
     OllamaChat,
     OpenAIChat,
@@ -140,3 +141,24 @@ def test_a_latitude_request() -> None:
         "toolClients": offered("tool_clients", weather),
     } == body
     assert body["messages"] is not messages
+
+
+def test_body_of_interactions() -> None:
+    """Instructions, tools, tool choice and options are in separate fields."""
+    options: Any = {"max_tokens": 9, "stop": "END"}
+    google = GeminiInteractions("m", api_key="", thinking_level="low", **options)
+
+    assert {
+        "model": "m",
+        "input": [{"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}],
+        "stream": True,
+        "system_instruction": "Be brief.",
+        "tools": offered("interactions", clock),
+        "generation_config": {
+            "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["clock"]}},
+            "thinking_level": "low",
+            "max_output_tokens": 9,
+            "stop_sequences": ["END"],
+        },
+    } == google.body(Ask(HISTORY, (clock,), ToolChoice("tool", "clock")))
+    assert "none" == google.body(Ask(HISTORY, (clock,), ToolChoice("none")))["generation_config"]["tool_choice"]

@@ -22,15 +22,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import cache
 from time import time
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from streamtools import observing
@@ -38,8 +37,7 @@ from streamtools.conversation.models.model import Ask, Body, check_body_fields, 
 from streamtools.conversation.models.prefill_fields import PREFILLS, known_prefill, prefill_of
 from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number
 from streamtools.events import SourceError
-from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages
-from streamtools.history.formats import write_continuation
+from streamtools.history import Origin, ReasoningField, SendReasoning
 from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
@@ -61,8 +59,6 @@ LONGEST_RETRY_AFTER = 60.0
 """The longest wait that a provider may request, in seconds. If it requests more, the request is not sent again."""
 
 _RETRYABLE_STATUSES = (408, 409, 429)  # the statuses below 500 after which the request is sent again
-_UNKNOWN_RESPONSE_STATUSES = (400, 404)
-"""Statuses that a provider may return if it no longer has the earlier response that the request names."""
 
 _ADVICE = "check that the server runs, the host and the port of the URL, and that http or https is right"
 NOT_ACCEPTED = "the provider's answer has a content encoding that the request does not accept"
@@ -135,11 +131,6 @@ class ModelRequest:
     timeouts: Timeouts
     retries: int
     method: Literal["GET", "POST"] = "POST"
-    with_whole_history: Callable[[], ModelRequest] | None = field(default=None, repr=False)
-    """Returns the same request with the whole history. None if this request already contains the whole history.
-
-    Called after the status 400 or 404, because the provider may no longer have the earlier response that this request
-    names."""
 
 
 class ModelResponse:
@@ -194,20 +185,13 @@ async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterato
     """Send a request on entry, and close the response on exit.
 
     Yields the source of the answer. If the request fails, this source contains only an error event. If `client` is
-    None, this function also creates an HTTP client, and closes it on exit. If the provider no longer has the earlier
-    response that the request names, the request is sent with the whole history.
+    None, this function also creates an HTTP client, and closes it on exit.
     """
     own_client: Any = _new_client() if client is None else None
     sending = Sending(request, own_client if client is None else client)
     source: Source | None = None
     try:
         answer = await sending.send()
-        status = getattr(answer, "status_code", None)
-        if request.with_whole_history is not None and status in _UNKNOWN_RESPONSE_STATUSES:
-            log.info("whole_history_sent", status=status)
-            await sending.drop_response()
-            sending.request = await anyio.to_thread.run_sync(request.with_whole_history)  # it may take long
-            answer = await sending.send()
         source = events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(request.format))
         yield source
     finally:
@@ -376,9 +360,6 @@ class HTTPModel(Checked, ABC):
       (`"never"`). An exchange is a user message and all messages up to the next user message.
     - `reasoning_field` is the name of the message field in which the host expects reasoning. It is needed for a history
       from a front end, and for a host whose field is not known.
-    - `previous_id` is for providers that store responses. With it, a request names the last response in the history and
-      contains only the messages after it. If the provider no longer has this response, the request is sent again with
-      the whole history.
     - `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`, `"llama.cpp"` or
       another key of `PREFILLS`. The default follows from the URL, the format and the model. With `""`, no prefill is
       sent.
@@ -394,7 +375,6 @@ class HTTPModel(Checked, ABC):
     """Names of environment variables. The first variable that is set contains the key."""
     _key_header: ClassVar[str] = "Authorization"  # the header for the key; `Authorization` adds `Bearer` before the key
     _required_headers: ClassVar[Mapping[str, str]] = {}  # headers that the provider requires in every request
-    _previous_id_field: ClassVar[str] = ""  # the field for the id of an earlier response; "" if there is none
 
     def __init__(
         self,
@@ -409,7 +389,6 @@ class HTTPModel(Checked, ABC):
         retries: int = 2,
         send_reasoning: SendReasoning = "with_calls",
         reasoning_field: ReasoningField | None = None,
-        previous_id: bool = False,
         prefill: str | None = None,
         **options: Any,
     ) -> None:
@@ -428,10 +407,6 @@ class HTTPModel(Checked, ABC):
                 f"`prefill` must be '' or, for OpenAIChat and Anthropic, {', '.join(PREFILLS)}; got {prefill!r}."
             )
         check_number("retries", retries, 0)
-        if previous_id and not self._previous_id_field:
-            raise ValueError(f"{type(self).__name__} does not support `previous_id`. Leave it out.")
-        if previous_id and options.get("store") is False:
-            raise ValueError("With store=False the provider stores no response that `previous_id` could name.")
         self.name = model
         self.url = _join_url(self._default_base_url if base_url is None else base_url, self._path())
         """The URL of requests."""
@@ -443,7 +418,6 @@ class HTTPModel(Checked, ABC):
         self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
         """The key in `PREFILLS` for the server; None or "" if no prefill is sent."""
         self.reasoning_field = reasoning_field
-        self.previous_id = previous_id
         self.source = self._adapter or self.format
         """The name of the adapter that reads the model's stream."""
         self.origin = Origin(self.format, host or None, model)
@@ -481,34 +455,7 @@ class HTTPModel(Checked, ABC):
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a string contains half of a surrogate pair
             content = json.dumps(body).encode()
-        names_response = self._stored_turn(ask) is not None
-        whole = partial(self._request, replace(ask, whole_history=True)) if names_response else None
-        timeouts, retries = self._timeouts, self._retries
-        return ModelRequest(self.url, self._headers(), content, self.source, timeouts, retries, "POST", whole)
-
-    def _stored_turn(self, ask: Ask) -> int | None:
-        """Return the index of the last turn that the provider stores; None if the whole history must be sent."""
-        stores = {**self.options, **ask.options}.get("store") is not False
-        if not self.previous_id or ask.whole_history or not stores:
-            return None
-        for index in reversed(range(len(ask.history) - 1)):  # at least one message must follow the turn
-            turn = ask.history[index]
-            if isinstance(turn, Assistant) and turn.response_id and turn.origin.is_same(self.origin):
-                return index
-        return None
-
-    def _write_history(self, ask: Ask, **options: Any) -> tuple[Body, list[Body]]:
-        """Return the field that names an earlier response, and the messages of a request.
-
-        If the request names no earlier response, the first value is empty.
-        """
-        options = {"dialects": ask.dialects, "provider": self.origin, **options}
-        if (index := self._stored_turn(ask)) is not None:
-            turn = ask.history[index]
-            assert isinstance(turn, Assistant)
-            following = write_continuation(turn, ask.history[index + 1 :], self.format, **options)
-            return {self._previous_id_field: turn.response_id}, following
-        return {}, write_messages(ask.history, self.format, **options)
+        return ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries)
 
     def _path(self) -> str:
         return self._endpoint

@@ -45,8 +45,7 @@ class Ask:
 
     `tools` are sent as native definitions. If they are empty, no `tool_choice` is sent. `options` are merged into the
     body after the options of the model. An option of None removes the field from the body. `dialects` are the enabled
-    dialects, in which results of calls in text are written. If `whole_history` is True, the request contains the whole
-    history, even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model
+    dialects, in which results of calls in text are written. `prefill` is the beginning of the answer, which the model
     continues. It is not sent if the model's server does not support prefills. `output` is the type of the answer, for a
     provider that accepts a schema. `hide` replaces the values of a vault in the history, directly before it is sent.
     """
@@ -56,7 +55,6 @@ class Ask:
     tool_choice: ToolChoice = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()
-    whole_history: bool = False
     prefill: str = ""
     output: OutputType | None = None
     hide: Callable[[Iterable[Message]], list[Message]] | None = None

@@ -102,8 +102,7 @@ class OpenAIChat(HTTPModel):
 class OpenAIResponses(HTTPModel):
     """A model that is called at `/responses`, with the key in `OPENAI_API_KEY`.
 
-    By default, each request contains the whole history. With `previous_id=True`, a request names the last response and
-    contains only the messages after it. With `store=False`, the provider stores no responses. Reasoning models then
+    Each request contains the whole history. With `store=False`, the provider stores no responses. Reasoning models then
     need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
 
     With `background=True`, the provider continues a response after its reader has disconnected. A process that
@@ -116,15 +115,14 @@ class OpenAIResponses(HTTPModel):
     _default_base_url = "https://api.openai.com/v1"
     _endpoint = "/responses"
     key_names = ("OPENAI_API_KEY",)
-    _previous_id_field = "previous_response_id"
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:
             named = {"type": "function", "name": choice.name}
             return {"tool_choice": named if choice.mode == "tool" else choice.mode}
 
-        previous, items = self._write_history(ask)
-        body: Body = {"model": self.name, **previous, "input": items, "stream": True}
+        items = write_messages(ask.history, "responses", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "input": items, "stream": True}
         body = add_tools(body, ask, "responses", write_choice)
         return add_options(body, ask, self.options, names=_RESPONSES)
 
@@ -211,8 +209,7 @@ class GeminiChat(HTTPModel):
 class GeminiInteractions(HTTPModel):
     """A model of Google that is called at `/interactions`, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
-    By default, each request contains the whole history. With `previous_id=True`, a request names the last interaction
-    and contains only the messages after it. With `store=False`, Google stores no interactions.
+    Each request contains the whole history. With `store=False`, Google stores no interactions.
 
     `streamtools.conversation.models.HTTPModel` explains the parameters.
     """
@@ -224,7 +221,6 @@ class GeminiInteractions(HTTPModel):
     key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
     _required_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
-    _previous_id_field = "previous_interaction_id"
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:
@@ -232,8 +228,8 @@ class GeminiInteractions(HTTPModel):
             allowed = {"allowed_tools": {"mode": mode, "tools": [choice.name]}}
             return {"generation_config": {"tool_choice": allowed if choice.mode == "tool" else mode}}
 
-        previous, steps = self._write_history(ask)
-        body: Body = {"model": self.name, **previous, "input": steps, "stream": True}
+        steps = write_messages(ask.history, "interactions", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "input": steps, "stream": True}
         if system := system_prompt(ask.history):
             body["system_instruction"] = system
         body = add_tools(body, ask, "interactions", write_choice)
