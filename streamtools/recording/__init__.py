@@ -9,7 +9,6 @@ from streamtools.loading import check_calls
 from streamtools.recording.files import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes
-from streamtools.recording.redaction import Secret
 from streamtools.recording.transports import RecordingTransport, ReplayTransport, record
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "RecordingTransport",
     "ReplayBytes",
     "ReplayTransport",
-    "Secret",
     "read_recording",
     "read_recordings",
     "record",

@@ -45,7 +45,7 @@ from streamtools.recording.format import (
     read_data,
     read_end,
 )
-from streamtools.recording.redaction import Scrubber, Secret, encode_secrets, redact_head, redact_request, redact_text
+from streamtools.recording.redaction import Scrubber, encode_secrets, redact_head, redact_request, redact_text
 
 DETECT = "detect"
 """The value of `ExchangeHead.source` for an unknown wire format, which is detected when the stream is read."""
@@ -270,7 +270,7 @@ def open_exchange(path: PathLike, number: int | None = None) -> OpenExchange:
     return exchanges[(number or 1) - 1].open()
 
 
-def load_exchanges(path: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
+def load_exchanges(path: PathLike, redact: Iterable[str] = ()) -> list[RecordedExchange]:
     """Return the exchanges of a recording or a raw capture, with the secrets in `redact` overwritten in the requests.
 
     Raises RecordingError for a file that cannot be read, and for an exchange without an end line. Raises ValueError for
@@ -395,7 +395,7 @@ class RecordingWriter:
     The file stays open after `end`. So several exchanges can be written to one file.
     """
 
-    def __init__(self, file: BinaryIO, head: ExchangeHead, *, redact: Iterable[Secret] = ()) -> None:
+    def __init__(self, file: BinaryIO, head: ExchangeHead, *, redact: Iterable[str] = ()) -> None:
         """Write the head. Keys of known formats and the secrets in `redact` are overwritten.
 
         Raises ValueError for an invalid secret.

@@ -20,7 +20,7 @@ The bytes are searched twice. First the raw bytes are searched for whole keys. I
 may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, some JSON fields are searched:
 those in which providers send text or arguments, such as `"content":"…"`. The values of all fields with the same name
 are joined, because a model writes only a few characters of a key in each event. Text in other encodings is not
-searched. A secret without a known format is found only if it is passed as a `Secret`.
+searched. A secret without a known format is found only if the caller passes it.
 
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
 `MAX_LINE` bytes is searched in parts. If a part or a joined value ends with the beginning of a key, this beginning (at
@@ -35,7 +35,7 @@ import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
@@ -46,10 +46,7 @@ from streamtools.recording.format import ExchangeHead, RecordedRequest
 from streamtools.rules.key_formats import FORMATS
 
 MAX_SECRET = 4096
-"""The maximum length in bytes of a secret text, and of the head of a JWT.
-
-A longer match of a secret pattern may be missed in a line of more than `MAX_LINE` bytes.
-"""
+"""The maximum length in bytes of a secret text, and of the head of a JWT."""
 
 MAX_LINE = 64 * 1024
 """The length in bytes up to which the fields of a line are joined. Events with text of a model are shorter."""
@@ -101,22 +98,8 @@ _PARTIAL_KEY = _compile_any(b"(?:%s)\\Z" % _key_beginning(*row) for row in [*_BE
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
 """Each key contains one of these texts. Fast path: a search for them is 20 times as fast as a search for patterns."""
 
-Secret: TypeAlias = str | re.Pattern[str]
-"""A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` matches only
-ASCII characters, and `.` matches one byte. Matches that contain a line end are not found. A match of more than
-`MAX_SECRET` bytes may be missed in a line of more than `MAX_LINE` bytes.
-"""
-
-
-class EncodedSecrets(NamedTuple):
-    """Secrets in bytes. `texts` holds every encoding of each secret text."""
-
-    texts: list[bytes]
-    patterns: list[re.Pattern[bytes]]
-
-
-Secrets: TypeAlias = Iterable[Secret] | EncodedSecrets
-"""Secrets, or the result of `encode_secrets`. With the result, the secrets are encoded only once for many searches."""
+Secrets: TypeAlias = Iterable[str] | Iterable[bytes]
+"""Secret texts, or the result of `encode_secrets`. With the result, they are encoded only once for many searches."""
 
 # JSON fields in which providers send pieces of a model's text or arguments
 _FIELDS = (
@@ -136,17 +119,16 @@ class Scrubber:
 
     `feed` returns the bytes that are decided: it is known whether they belong to a secret. `close` returns the rest.
 
-    Keys of known formats are always overwritten. `secrets` holds additional secrets. Patterns are applied to the raw
-    bytes, but not to joined fields. Raises ValueError for an invalid secret.
+    Keys of known formats are always overwritten. `secrets` holds additional secrets. Raises ValueError for an invalid
+    secret.
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
-        encoded = encode_secrets(secrets)
-        self._texts, patterns = encoded
+        self._texts = encode_secrets(secrets)
         # A key directly after a secret is inside a word, and is not found. When the secret is overwritten, the key
         # begins a word. Search again.
-        self._second_pass = Scrubber() if any(encoded) else None
-        self._raw = _SearchedText(self._texts, patterns, joined=False)
+        self._second_pass = Scrubber() if self._texts else None
+        self._raw = _SearchedText(self._texts, joined=False)
         self._fields: dict[bytes, _SearchedText] = {}  # maps the name of a field to its joined values
         self._buffer = bytearray()  # the bytes that were fed and not returned
         self._buffer_start = 0  # the position of the first byte in the buffer; positions count from the first byte fed
@@ -183,11 +165,11 @@ class Scrubber:
 
     def _search(self, stop: int, *, is_last: bool = False) -> None:
         data = bytes(self._buffer[self._searched - self._buffer_start : stop - self._buffer_start])
-        self._overwrite(self._raw.add(data, self._searched, is_last=is_last))
+        self._overwrite(self._raw.add(data, self._searched))
         for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
             if self._searched + len(line) - self._line_start <= MAX_LINE:
                 for piece in _PIECE.finditer(line):
-                    field = self._fields.setdefault(piece[1], _SearchedText(self._texts, [], joined=True))
+                    field = self._fields.setdefault(piece[1], _SearchedText(self._texts, joined=True))
                     self._overwrite(field.add(piece[2], self._searched + piece.start(2)))
             self._searched += len(line)
             self._line_start = self._searched if line.endswith(b"\n") else self._line_start
@@ -209,28 +191,23 @@ class Scrubber:
 class _SearchedText:
     """A growing text that is searched for secrets: the raw bytes, or the joined values of a field.
 
-    An index is an offset in this text, a position is an offset in the stream. Keys and patterns have been searched up
-    to the index `_search_from`, and secret texts up to the index `_decided`.
+    An index is an offset in this text, a position is an offset in the stream. Keys have been searched up to the index
+    `_search_from`, and secret texts up to the index `_decided`.
     """
 
-    def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
+    def __init__(self, texts: list[bytes], *, joined: bool) -> None:
         self._text = bytearray()  # the context that lookbehinds read, and then the undecided text
         self._positions = array("q") if joined else range(0)  # the position in the stream of each byte of the text
         self._search_from = 0
         self._decided = 0
         self._texts = texts
-        self._patterns = patterns
 
     def first_undecided(self, default: int) -> int:
         """Return the position of the first undecided byte. Returns `default` if all bytes are decided."""
         return self._positions[self._decided] if self._decided < len(self._positions) else default
 
-    def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
-        """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets.
-
-        Patterns are searched in complete lines. In an unfinished line, only matches that begin before its last
-        `MAX_SECRET` bytes are found. With `is_last=True`, `data` completes the last line.
-        """
+    def add(self, data: bytes, position: int) -> list[int]:
+        """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets."""
         self._forget(self._search_from + MAX_SECRET, self._decided)  # drop the middle of a very long key
         self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
         self._text += data
@@ -252,11 +229,7 @@ class _SearchedText:
                 continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
                 tail = max(tail, key.end())
                 self._search_from = key.start() if continues else tail
-        if self._patterns and not is_last:
-            line_start = self._unfinished_line()
-            self._search_from, tail = min(self._search_from, line_start), min(tail, line_start)
-        spans = [key.span(key.lastindex or 0) for key in keys]
-        spans += [*self._find_texts(), *self._find_patterns(start, size if is_last else tail)]
+        spans = [*(key.span(key.lastindex or 0) for key in keys), *self._find_texts()]
         self._decided = min(tail, self._find_partial_text())
         return [item for first, last in spans for item in self._positions[max(first, decided) : last]]
 
@@ -275,12 +248,11 @@ class _SearchedText:
             self._decided -= stop - start
             self._search_from -= 0 if start else stop
 
-    def _unfinished_line(self) -> int:
-        """Return the first index at which an incomplete match may begin. It is in the unfinished line."""
-        return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
-
     def _find_partial_key(self) -> re.Match[bytes] | None:
-        return _PARTIAL_KEY.search(self._text, self._unfinished_line())
+        """Return the match of an incomplete key at the end of the text. It is in the unfinished line."""
+        return _PARTIAL_KEY.search(
+            self._text, max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
+        )
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:
         """Yield the spans of the secret texts. Overlapping spans of one text are cut, so that they do not overlap."""
@@ -300,30 +272,22 @@ class _SearchedText:
             partial = index if 0 <= index < partial else partial
         return partial
 
-    def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the matches of patterns that begin before `tail`. Each line is searched separately."""
-        for line in re.finditer(rb"[^\n]+", self._text[start:]) if self._patterns else ():
-            for pattern in self._patterns:
-                matches = pattern.finditer(self._text, start + line.start(), start + line.end())
-                yield from (match.span() for match in matches if match.start() < tail)
-
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
     """Return `data` with its secrets overwritten. `data` must be complete."""
     encoded = encode_secrets(secrets)
     clean = bytearray(data)
-    for position in _SearchedText(*encoded, joined=False).add(data, 0, is_last=True):
+    for position in _SearchedText(encoded, joined=False).add(data, 0):
         clean[position] = _ASTERISK
-    return scrub(bytes(clean)) if any(encoded) else bytes(clean)
+    return scrub(bytes(clean)) if encoded else bytes(clean)
 
 
-def encode_secrets(secrets: Secrets) -> EncodedSecrets:
-    """Encode secrets for searching. Raises ValueError for a secret that is empty, too long, or an invalid pattern."""
-    if isinstance(secrets, EncodedSecrets):
-        return secrets
-    secrets = list(secrets)
-    texts = {encoded for secret in secrets if isinstance(secret, str) for encoded in _encodings(secret)}
-    return EncodedSecrets(list(texts), [_to_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
+def encode_secrets(secrets: Secrets) -> list[bytes]:
+    """Encode secrets for searching. Raises ValueError for a secret that is empty or too long."""
+    encoded = set[bytes]()
+    for secret in secrets:
+        encoded |= {secret} if isinstance(secret, bytes) else _encodings(secret)
+    return list(encoded)
 
 
 def _encodings(secret: str) -> set[bytes]:
@@ -341,13 +305,6 @@ def _encodings(secret: str) -> set[bytes]:
     if not secret or max(map(len, encoded)) > MAX_SECRET:
         raise ValueError(f"a secret text must have 1 to {MAX_SECRET} bytes, also when it is escaped in JSON")
     return encoded
-
-
-def _to_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:
-    try:
-        return re.compile(pattern.pattern.encode(), pattern.flags & ~re.UNICODE)
-    except (re.error, ValueError) as error:
-        raise ValueError(f"the pattern {pattern.pattern!r} cannot be applied to bytes: {error}") from None
 
 
 # The heads of exchanges.
@@ -425,7 +382,7 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 
 
-def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHead:
+def redact_head(head: ExchangeHead, redact: Secrets = ()) -> ExchangeHead:
     """Return a head in which keys of known formats and the secrets in `redact` are overwritten."""
     secrets, response = encode_secrets(redact), head.response
     if response is not None:
@@ -463,7 +420,7 @@ def redact_text(text: str, secrets: Secrets = ()) -> str:
     return text if clean == data else clean.decode(errors="replace")
 
 
-def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> RecordedRequest:
+def redact_request(request: RecordedRequest, secrets: list[bytes]) -> RecordedRequest:
     """Return a request in which keys of known formats and `secrets` are overwritten.
 
     It has only the allowed headers, and a URL without credentials. A body that is nested too deeply is replaced by
@@ -503,7 +460,7 @@ def _redact_parameters(text: str) -> str:
     return "&".join(parameters)
 
 
-def _redact_escaped(url: str, secrets: EncodedSecrets) -> str:
+def _redact_escaped(url: str, secrets: list[bytes]) -> str:
     """Return `url` in which secrets are overwritten, also percent-encoded secrets."""
 
     def clean(part: re.Match[str]) -> str:

@@ -44,7 +44,6 @@ from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest,
 from streamtools.recording.matching import FIELDS, Match, describe, explain, make_matcher
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached_fault
 from streamtools.recording.redaction import (
-    Secret,
     credentials_in,
     describe_request,
     encode_secrets,
@@ -59,7 +58,7 @@ class RecordOptions(TypedDict, total=False):
 
     source: str
     """The wire format of the responses. By default, it is detected during a replay."""
-    redact: Iterable[Secret]
+    redact: Iterable[str]
     """Secrets to overwrite, in addition to keys of known formats and the credentials of each request."""
     clock: Callable[[], float]
     """A function that returns the time in seconds."""
@@ -200,7 +199,7 @@ class ExchangeFile:
 
     target: RecordingTarget
     source: str = DETECT
-    redact: Iterable[Secret] = ()
+    redact: Iterable[str] = ()
     clock: Callable[[], float] = time.perf_counter
     record_body: bool = False
 
@@ -248,7 +247,7 @@ class ExchangeFile:
 class ExchangeRecorder:
     """Converts one exchange to lines of a recording. The recorded times start when this object is created."""
 
-    def __init__(self, file: ExchangeFile, request: RecordedRequest | None, secrets: list[Secret]) -> None:
+    def __init__(self, file: ExchangeFile, request: RecordedRequest | None, secrets: list[str]) -> None:
         self._file = file
         self._request = request
         self.secrets = secrets
@@ -506,7 +505,7 @@ class ReplayTransport(ClientTransport):
         *,
         match: Match = FIELDS,
         repeat: bool = False,
-        redact: Iterable[Secret] = (),
+        redact: Iterable[str] = (),
         exchange: int | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:

@@ -15,7 +15,7 @@ import httpx
 from streamtools.calls import new_call_id
 from streamtools.errors import Checked, RecordingError, UnrecordedRequest
 from streamtools.parsing.options import ParserOptions
-from streamtools.recording import Playback, PlaybackOptions, Secret
+from streamtools.recording import Playback, PlaybackOptions
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
 from streamtools.recording.files import DETECT, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
@@ -48,7 +48,7 @@ class RecordingSettings(Checked):
     inner: Callable[[], Any] | None = None
     """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
     of the client's library."""
-    redact: Sequence[Secret] = ()
+    redact: Sequence[str] = ()
     """Additional secrets to overwrite, in the recording and in the requests that are compared with it."""
     record_body: bool = True
     """True if request bodies are recorded. Otherwise requests are compared by the size of the body."""

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from streamtools.errors import RecordingError
-from streamtools.recording import ReplayTransport, Secret
+from streamtools.recording import ReplayTransport
 from streamtools.recording.redaction import Scrubber, describe_request, encode_secrets, redact_request, scrub
 
 KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
@@ -29,9 +29,9 @@ def recording(folder: Path, *, chunk: str = '{"at":0,"text":"data: x\\n\\n"}\n',
 # Secrets.
 
 
-@pytest.mark.parametrize("secret", ["acme", re.compile("acme"), re.compile("[0-9a-f]{4}c5")])
+@pytest.mark.parametrize("secret", ["acme", "7d6c5"])
 @pytest.mark.parametrize("text", [f"the key is {KEY} now", f'{{"text":"Bearer {KEY}"}}'])
-def test_a_secret_inside_a_key_does_not_hide_the_key(secret: Secret, text: str) -> None:
+def test_a_secret_inside_a_key_does_not_hide_the_key(secret: str, text: str) -> None:
     """Both are overwritten at every cut."""
     data = text.encode()
     for cut in range(len(data) + 1):
@@ -48,8 +48,8 @@ def test_a_secret_does_not_hide_a_key_in_pieces() -> None:
     assert "sk-" + "*" * len(KEY[3:]) == "".join(re.findall('delta":"(.*?)"', clean.decode()))
 
 
-def test_texts_and_patterns_may_overlap() -> None:
-    secrets: list[Secret] = ["acme", re.compile(r"cust_\w{10,}"), re.compile("[0-9]{6}"), "key-123456-abc"]
+def test_texts_may_overlap() -> None:
+    secrets = ["acme", "cust_acme1", "123456", "key-123456-abc"]
 
     assert b"*" * 15 == scrub(b"cust_acme123456", secrets)
     assert b"*" * 14 == scrub(b"key-123456-abc", secrets)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.recording.redaction import MAX_BUFFERED, MAX_LINE, MAX_SECRET, Scrubber, Secret, scrub
+from streamtools.recording.redaction import MAX_BUFFERED, MAX_LINE, MAX_SECRET, Scrubber, scrub
 from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
-SECRETS: list[Secret] = ["hunter2!", 'a "quoted" päss', re.compile("id-[0-9]+"), "hunter2!!"]
+SECRETS = ["hunter2!", 'a "quoted" päss', "id-12345", "hunter2!!"]
 PLANTED = [*KEYS.values(), *("hunter2!", "hunter2!!", 'a \\"quoted\\" p\\u00e4ss', 'a \\"quoted\\" päss', "id-12345")]
 HARMLESS = [
     *("the task-scheduling-with-many-words", "sk-learn", "Bearer authentication", "bearer", "eyes", "eyJ", "AKIA"),
@@ -24,7 +23,7 @@ HARMLESS = [
 ]
 
 
-def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECRETS, *, complete: bool = True) -> bytes:
+def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[str] = SECRETS, *, complete: bool = True) -> bytes:
     """Return the scrubbed `data`, which is fed in pieces. Check that no more bytes are returned than were fed."""
     scrubber = Scrubber(secrets)
     result, fed = b"", 0
@@ -173,33 +172,7 @@ def test_the_longest_secret_text_is_overwritten() -> None:
     assert b"***" == scrubber.feed(b"abc") + scrubber.close(complete=True)
 
 
-def test_a_match_ends_at_the_line_end() -> None:
-    scrubber = Scrubber([re.compile("a[^x]*b", re.IGNORECASE)])
-    assert b"c\n" == scrubber.feed(b"c\na1")
-    assert b"****\n" == scrubber.feed(b"1B\n")
-    assert b"a1\n2b\n" == scrubber.feed(b"a1\n2b\n")
-    assert b"" == scrubber.feed(b"-" * MAX_LINE)
-    assert MAX_LINE + 5 == len(scrubber.feed(b"-" * (MAX_SECRET + 5)))
-    assert b"-" * MAX_SECRET == scrubber.close(complete=True)
-
-
-def test_a_match_that_is_too_long_is_overwritten_in_parts() -> None:
-    data = b"a" * (3 * MAX_SECRET)
-    assert b"*" * len(data) == in_pieces(data, [10, 5000], [re.compile("a+")])
-
-
-def test_empty_matches_are_ignored() -> None:
-    assert b"x**y\n" == scrub(b"xaay\n", [re.compile("a*")])
-
-
-@pytest.mark.parametrize(
-    ("secret", "reason"),
-    [
-        ("", "must have 1 to 4096 bytes"),
-        ("x" * 5000, "must have 1 to 4096 bytes"),
-        (re.compile(r"\u0041"), "cannot be applied to bytes"),
-    ],
-)
-def test_invalid_secrets_are_refused(secret: Secret, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+@pytest.mark.parametrize("secret", ["", "x" * 5000])
+def test_invalid_secrets_are_refused(secret: str) -> None:
+    with pytest.raises(ValueError, match="must have 1 to 4096 bytes"):
         Scrubber([secret])
