@@ -27,7 +27,6 @@ GROWTH = 1.02
 
 _EXPECTED = {
     "tool_call_failed",
-    "tool_result_dropped",
     "stream_failed",
     "events_already_read",  # each consumer reads its stream a second time, to find events after the end
     "socket.send() raised exception.",  # asyncio, of more than five writes in the turn in which a client has gone

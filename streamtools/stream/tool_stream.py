@@ -67,7 +67,6 @@ from streamtools.tools.approvals import (
 from streamtools.tools.cancellation import is_stray
 from streamtools.tools.context import Completed
 from streamtools.tools.guards import Guards, GuardTracker, Stop
-from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
@@ -300,11 +299,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     def trace(self) -> str:
         """The W3C `traceparent` of the run, once the stream is entered. Empty without telemetry."""
         return self._run.steps.trace
-
-    @property
-    def threads(self) -> Threads:
-        """Counts the tool threads that outlived their calls. `left` is the number of these threads that still run."""
-        return self._run.steps.runner.threads
 
     @property
     def suspension(self) -> Suspension | None:

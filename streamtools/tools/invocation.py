@@ -4,8 +4,8 @@ The function may be sync, async or an async generator. A sync function runs in a
 current task. Each value that a generator yields is reported as progress, except a `ToolResult`. The result of a
 generator is the last value that it yielded.
 
-A thread that runs code of the tool cannot be stopped. If its call ends early, the thread is abandoned. It is counted
-until it ends. Its late result is dropped, and this is logged.
+A thread that runs code of the tool cannot be stopped. If its call ends early, the thread is abandoned. Its late result
+is dropped.
 
 Invalid arguments raise `ToolInputError`. An invalid result raises `ToolOutputError`. A timeout raises `ToolTimeout`.
 Any other failure of the tool raises `ToolFailed`. An exception of `report` and a cancellation of the current task
@@ -21,70 +21,44 @@ import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
-from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import Report, ToolContext
 from streamtools.tools.results import ToolError, ToolResult, Written, write
 from streamtools.tools.tool import Tool
 
-log = Logger(__name__)
 
-
-@dataclass(slots=True, eq=False)
-class Threads:
-    """Counts abandoned threads. `left` is the number of these threads that still run."""
-
-    left: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-
-@dataclass(slots=True, eq=False)
 class Thread:
-    """The state of the thread of one call.
+    """The state of the thread of one call."""
 
-    `is_working` is True while the thread runs the tool. `is_stopped` is True if the call failed or was cancelled before
-    the thread returned a result. `is_abandoned` is True if the thread was working at that time.
-    """
-
-    threads: Threads
-    tool: str = ""
-    call_id: str = ""
-    is_abandoned: bool = False
-    is_working: bool = False
-    is_stopped: bool = False
+    def __init__(self) -> None:
+        self.is_abandoned = False
+        """True if the call failed or was cancelled while the thread ran the tool."""
+        self._is_working = False
+        self._is_stopped = False  # True if the call failed or was cancelled before the thread returned a result
+        self._lock = threading.Lock()
 
     def start_work(self) -> bool:
         """Mark the thread as working and return True, or return False if its call has ended. Called in the thread."""
-        with self.threads.lock:
-            self.is_working = not self.is_stopped
-            return self.is_working
+        with self._lock:
+            self._is_working = not self._is_stopped
+            return self._is_working
 
     def end_work(self) -> None:
         """Mark the thread as done. Called in the thread."""
-        with self.threads.lock:
-            self.is_working = False
-            if not self.is_abandoned:
-                return
-        try:  # log first, so that all records are written when `left` becomes 0
-            log.warning("tool_result_dropped", tool=self.tool, call_id=self.call_id)
-        finally:
-            with self.threads.lock:
-                self.threads.left -= 1
+        with self._lock:
+            self._is_working = False
 
     def stop(self) -> None:
-        """Prevent the thread from starting its work. If it is working, count it as abandoned. Called by the task."""
-        with self.threads.lock:
-            self.is_stopped = True
-            if self.is_working:
-                self.is_abandoned = True
-                self.threads.left += 1
+        """Prevent the thread from starting its work. If it is working, mark it as abandoned. Called by the task."""
+        with self._lock:
+            self._is_stopped = True
+            self.is_abandoned = self._is_working
 
 
 async def run_in_thread(work: Callable[[], Any], thread: Thread) -> Any:
@@ -132,7 +106,7 @@ async def invoke(
     even if the tool has caught it.
     """
     context = ToolContext(name=tool.name) if context is None else context
-    thread = Thread(Threads(), tool.name) if thread is None else thread
+    thread = Thread() if thread is None else thread
     try:
         args, kwargs = tool.read(arguments)
     except ToolInputError:

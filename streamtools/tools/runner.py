@@ -45,7 +45,7 @@ from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
-from streamtools.tools.invocation import Thread, Threads, invoke, write_client_result
+from streamtools.tools.invocation import TIMEOUT, Thread, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, OutcomeUnknown, run_once
 from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, Written
@@ -69,7 +69,7 @@ class Execution:
     clock: Callable[[], float]
     shown: bool = False  # whether this or a lost process has sent `executing`, or the call is being closed
     began: float | None = None  # when the tool started, by `clock`
-    thread: Thread | None = None
+    thread: Thread = field(default_factory=Thread)
     # `run` looks the tool up in the registry, and `_decide` looks it up again after an approval. None: unknown tool.
     tool: Tool | None = None
     outcome: ToolOutcome | None = None
@@ -104,7 +104,7 @@ class Execution:
 
         `text` is the reason. `error` is the exception. It is None for a denied or cancelled call.
         """
-        abandoned = self.thread is not None and self.thread.is_abandoned
+        abandoned = self.thread.is_abandoned
         if abandoned:
             text += "; it could not be stopped and may still be running"
         # For an unknown tool, `text` lists all tools for the model. The interface gets a message without that list.
@@ -166,7 +166,7 @@ class RunnerOptions(Checked):
 
     execute: Literal["completed", "eager", "never"] = "completed"
     concurrency: int = 8
-    timeout: float = 60.0
+    timeout: float = TIMEOUT
     state: Any = None
     result_limit: int | None = RESULT_LIMIT
     on_result: OnToolResult | None = None
@@ -190,7 +190,7 @@ class Runner:
     - `scope` returns the run id under which a call is recorded.
     - `started` holds the ids of calls that a lost process has started, and whose `executing` event was sent.
 
-    `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
+    `stopped` becomes True when a tool ends the run. From then on, no call starts.
     """
 
     registry: ToolRegistry = field(kw_only=False)
@@ -204,7 +204,6 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.stopped = False
-        self.threads = Threads()
         self._slots = anyio.Semaphore(self.options.concurrency)
         self._start_lock = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
@@ -384,8 +383,6 @@ class Runner:
                 raise OutcomeUnknown.of(call)
             tool = execution.tool or self.registry.find(call.name)
             context = ToolContext(call.id, call.name, state=self.options.state, report=report)
-            if not tool.is_async:
-                execution.thread = Thread(self.threads, call.name, call.id)
             written = await invoke(tool, call.arguments, context, timeout=self.options.timeout, thread=execution.thread)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))

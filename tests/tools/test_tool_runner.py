@@ -213,12 +213,11 @@ async def test_a_timeout_error_of_the_tool_is_a_failure() -> None:
 
 
 async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
-    """The call ends in time. The late result is dropped and logged."""
-    door, left = threading.Event(), threading.Event()
+    """The call ends in time. The late result is dropped."""
+    door = threading.Event()
 
     def block() -> str:
         door.wait()
-        left.set()
         return "too late"
 
     interface = Interface()
@@ -226,20 +225,15 @@ async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
     with structlog.testing.capture_logs() as logs:
         try:
             (outcome,) = await work.run([call("block")], interface.send)
-            assert work.threads.left == 1
         finally:
             door.set()
-        await anyio.to_thread.run_sync(left.wait)
-        while work.threads.left:
-            await anyio.lowlevel.checkpoint()
-        await anyio.wait_all_tasks_blocked()
     text = "tool 'block' did not finish within 0.2 seconds; it could not be stopped and may still be running"
     assert (outcome.error, outcome.abandoned, outcome.text) == (Code.TOOL_TIMEOUT, True, text)
     assert interface.story == [("executing", "block"), ("warning", ""), ("error", "block")]
     warning = interface.events[1]
     assert isinstance(warning, Warning)
     assert (warning.code, warning.count, warning.seq) == (Code.ABANDONED, 1, 2)
-    assert ["tool_call_failed", "tool_result_dropped"] == [each["event"] for each in logs]
+    assert ["tool_call_failed"] == [each["event"] for each in logs]
 
 
 def raises(error: BaseException) -> list[Callable[[], Any]]:

@@ -167,9 +167,6 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
             check_openai([QUESTION, *result.messages("openai", answer_pending=True), QUESTION])
     except AssertionError as error:
         yield f"a provider would refuse the history: {error}"
-    left = tracked.stream.threads.left
-    if left:
-        yield f"{left} threads count as running, but none runs"
 
 
 def _log(trial: Trial, events: list[UIEvent]) -> Iterator[str]:
