@@ -25,15 +25,15 @@ from streamtools.conversation.models import (
     Timeouts,
     latitude_request,
 )
-from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
+from streamtools.conversation.prompts import augment_system_prompt
 from streamtools.conversation.request_writer import RequestOptions
 from streamtools.loading import load_later
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
-    "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example", "Fallback",
-    "GeminiChat", "GeminiInteractions", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
-    "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "few_shot", "latitude_request", "new_nonce",
+    "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Fallback", "GeminiChat",
+    "GeminiInteractions", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
+    "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "latitude_request", "new_nonce",
 ]  # fmt: skip
 
 load_later(globals(), {"models": "models"})

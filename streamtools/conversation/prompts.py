@@ -8,15 +8,14 @@ contain an example of a call, and cannot end the section.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from streamtools.errors import checked
-from streamtools.history import Message, System, read_messages
+from streamtools.history import Message, System
 from streamtools.history.content import string_at
 from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect, choose_dialects
@@ -33,23 +32,6 @@ _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _section_tag = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
 
 _SEPARATOR = "\n\n"
-_RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
-"""The tool results in generated examples. They cannot be guessed, so it is clear that the answer repeats the result."""
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example of a correct call for the prompt.
-
-    `question` is the user's message. `name` and `arguments` are the call that the question needs. `result` is the
-    tool's result, which is written as JSON if it is not a string. `answer` is the model's message after the result.
-    """
-
-    question: str
-    name: str
-    arguments: Mapping[str, Any]
-    result: Any
-    answer: str
 
 
 @checked
@@ -83,38 +65,12 @@ def put_section(base: str | None, section: str) -> str:
     return _joined(base if base.strip() else "", section) if section else base
 
 
-def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Mapping[str, str]] = ()) -> list[Message]:
-    """Return a history with `section` in its system prompt, and with `examples` after the system prompt.
-
-    `section` is a result of `augment_system_prompt(None, …)`, and `examples` are a result of `few_shot`.
-    """
+def add_teaching(history: Sequence[Message], section: str) -> list[Message]:
+    """Return a history with `section`, a result of `augment_system_prompt(None, …)`, in its system prompt."""
     first = history[0] if history else None
     base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
     prompt = put_section(base, section)
-    return [*([System(prompt)] if prompt else []), *(read_messages(examples) if examples else []), *rest]
-
-
-def few_shot(
-    dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike | None, examples: Sequence[Example] = ()
-) -> list[dict[str, str]]:
-    """Return messages with example calls, for a base model that does not follow instructions.
-
-    Each example consists of four messages: a question of the user, the call, its result and the answer. They are OpenAI
-    chat messages, which `read_messages` accepts. Put them between the system prompt and the conversation. Small models
-    call tools much more often with three examples than with one. If there are several tools, give two examples of each.
-    If `examples` is empty, up to six examples are generated from the sample arguments of the tools. If `tools` is
-    empty, no messages are returned. Raises ValueError for a dialect that is unknown or cannot be taught, and
-    `UnknownTool` for an example of an unknown tool.
-    """
-    registry = ToolRegistry.of(tools)
-    if not registry:
-        return []
-    enabled = _enabled(dialect)
-    return [
-        {"role": role, "content": content}
-        for example in examples or _made_examples(registry, enabled)
-        for role, content in zip(("user", "assistant") * 2, _texts_of(example, registry, enabled), strict=True)
-    ]
+    return [*([System(prompt)] if prompt else []), *rest]
 
 
 def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
@@ -133,7 +89,7 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect]) -> str:
     parts = [
         "You can use these tools:",
         "\n".join(_describe(tool, enabled) for tool in registry),
-        enabled[0].instructions(first.name, neutralize_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
+        enabled[0].instructions(first.name, neutralize_all(sample_arguments(first), enabled)).rstrip("\n"),
     ]
     written = _section_tag.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
     return f"{BEGIN}\n{written}\n{END}"
@@ -155,26 +111,6 @@ def _without_patterns(dialect: Dialect) -> Dialect:
     return replace(dialect, reserved_patterns=())
 
 
-def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
-    """Return the texts of an example's question, call, result and answer. Raises `UnknownTool`."""
-    name = registry.find(example.name).name
-    result = example.result if isinstance(example.result, str) else compact(example.result)
-    call = enabled[0].write_call(name, neutralize_all(dict(example.arguments), enabled))
-    return example.question, call, enabled[0].write_result(name, neutralize(result, enabled)), example.answer
-
-
-def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Example]:
-    """Generate examples from sample arguments: first one example for each tool, then a second one, and so on."""
-    rounds = itertools.zip_longest(*([(tool, sample) for sample in sample_arguments(tool)] for tool in registry))
-    pairs = [pair for samples in rounds for pair in samples if pair is not None]
-    examples = []
-    for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
-        values = ", ".join(value if isinstance(value, str) else compact(value) for value in arguments.values())
-        question = f"What does {tool.name} say" + (f" about {neutralize(values, enabled)}?" if values else "?")
-        examples.append(Example(question, tool.name, arguments, result, f"It says {result}."))
-    return examples
-
-
 def _joined(*parts: str) -> str:
     return _SEPARATOR.join(filter(None, parts))
 
@@ -188,40 +124,38 @@ _FORMATS = {
     "email": "name@example.org",
     "uri": "https://example.org",
 }
-_TEXTS = ("Paris", "Oslo", "Lima")  # values for texts of any other format
+_TEXT = "Paris"  # a text of any other format
 
 
-def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return a list with the arguments of each sample call of `tool`.
+def sample_arguments(tool: Tool) -> dict[str, Any]:
+    """Return the arguments of a sample call of `tool`: the first of the `examples` in its schema.
 
-    These are the `examples` in the tool's schema. Without them, up to three calls are generated from the schema. Their
-    arguments contain the required parameters, or the first parameter if none is required.
+    Without `examples`, they are generated from the schema. They contain the required parameters, or the first parameter
+    if none is required.
     """
     if examples := tool.parameters.get("examples"):
-        return [dict(example) for example in examples]
-    schema = inline(tool.parameters)
-    samples = [_members(schema, number) for number in range(len(_TEXTS))]
-    return [sample for number, sample in enumerate(samples) if sample not in samples[:number]]
+        return dict(examples[0])
+    return _members(inline(tool.parameters))
 
 
-def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _members(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
     names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _value(properties[name], number) for name in names}
+    return {name: _value(properties[name]) for name in names}
 
 
-def _value(schema: Any, number: int) -> Any:
-    """Return an example value for a schema. `number` selects among several values."""
+def _value(schema: Any) -> Any:
+    """Return an example value for a schema."""
     if not isinstance(schema, Mapping):
         return "..."
     if choices := [schema["const"]] if "const" in schema else schema.get("examples") or schema.get("enum"):
-        return choices[number % len(choices)]
+        return choices[0]
     if schema.get("default") is not None:
         return schema["default"]
     branches = (branch for key in ("anyOf", "oneOf", "allOf") for branch in schema.get(key, ()))
     if branch := next((branch for branch in branches if string_at(branch, "type") != "null"), None):
-        return _value(branch, number)
+        return _value(branch)
     kinds = schema.get("type", ())
     match next((kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind != "null"), None):
         case "integer" | "number":
@@ -229,9 +163,9 @@ def _value(schema: Any, number: int) -> Any:
         case "boolean":
             return True
         case "array":
-            return [_value(schema.get("items", {}), number)]
+            return [_value(schema.get("items", {}))]
         case "object":
-            return _members(schema, number)
+            return _members(schema)
         case "string":
-            return _FORMATS.get(schema.get("format", "")) or _TEXTS[number]
+            return _FORMATS.get(schema.get("format", "")) or _TEXT
     return "..."

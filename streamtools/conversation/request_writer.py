@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args
 
 from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
-from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
-from streamtools.conversation.prompts import few_shot as write_examples
+from streamtools.conversation.prompts import add_teaching, augment_system_prompt
 from streamtools.errors import Checked, check_kind, check_methods, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
@@ -25,23 +24,17 @@ class RequestOptions(Checked):
 
     - `body`: fields that are merged into the body of each request.
     - `teach`: whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False.
-    - `few_shot`: whether the prompt also contains example calls, which help base models. True generates the examples
-      from the tools. A sequence holds custom examples.
     - `emulation`: whether a separate request asks the model which tools to call. This is for models that make no calls.
     """
 
     body: Mapping[str, Any] = field(default_factory=dict)
     teach: Literal["auto", "always", "never"] = "auto"
-    few_shot: bool | Sequence[Example] = False
     emulation: Mode | Emulation = "off"
 
     def __post_init__(self) -> None:
         check_methods("body", self.body, 'a dict, such as {"temperature": 0}', "keys")
         if not isinstance(self.emulation, Emulation):
             check_word("emulation", self.emulation, get_args(Mode))
-        examples = () if isinstance(self.few_shot, bool) else self.few_shot
-        if not (isinstance(examples, Sequence) and all(isinstance(example, Example) for example in examples)):
-            raise TypeError(f"few_shot must be a bool or a list of Example objects, got {examples!r}")
 
     @classmethod
     def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
@@ -104,11 +97,7 @@ class RequestWriter:
         if self._taught is None:
             return history
         taught_first = self._taught, *(dialect for dialect in self.dialects if dialect.id != self._taught.id)
-        section = augment_system_prompt(None, self._registry, taught_first)
-        few_shot = self._options.few_shot
-        given = () if isinstance(few_shot, bool) else few_shot
-        examples = write_examples(taught_first, self._registry, given) if few_shot else []
-        return add_teaching(history, section, examples)
+        return add_teaching(history, augment_system_prompt(None, self._registry, taught_first))
 
 
 def _taught_dialect(choice: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:

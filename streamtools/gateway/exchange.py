@@ -341,9 +341,7 @@ class RewrittenExchange(Exchange):
         upstream = self._failover.upstream
         if upstream is not None and upstream.model:
             self._client_request = self._client_request._replace(model=upstream.model)
-        settings = self._settings
-        request = write_request(self._client_request, self._plan, examples=settings.few_shot, host=self._host)
-        return self._failover.address(request)
+        return self._failover.address(write_request(self._client_request, self._plan, host=self._host))
 
     def _drop_schema(self) -> None:
         """Prepare a request without the schema of the forced call, because the upstream has refused the schema."""
@@ -373,8 +371,7 @@ class Rewrite(Settings):
 
     - `"text"`: The prompt teaches the first of the `dialects`, and calls are read in all of them. By default, the
       prompt teaches the dialect known for the model's name, or `tilde_fence`. Calls are then read in this dialect, in
-      the other dialects known for the model's name, and in those of `dialects="auto"`. With `few_shot`, the prompt
-      also contains examples.
+      the other dialects known for the model's name, and in those of `dialects="auto"`.
     - `"native"`: The upstream gets the tools. Calls in text are read only if `dialects` are set.
     - `"auto"`: The upstream gets the tools. Calls in text are also read, by default in the dialects known for the
       model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in

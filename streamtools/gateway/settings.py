@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover_rules import Circuits
-from streamtools.conversation.prompts import Example
 from streamtools.errors import Checked, check_kind, check_word
 from streamtools.gateway.http import Headers
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan
@@ -67,7 +66,6 @@ class RewriteOptions(TypedDict, total=False):
 
     mode: CallModes
     dialects: Dialects
-    few_shot: bool | Sequence[Example]
     on_malformed: Literal["text", "error"]
     text_rules: Sequence[Rule]
     fallbacks: Sequence[FallbackUpstream]
@@ -79,7 +77,6 @@ class Settings(Checked):
 
     mode: CallModes = "text"
     dialects: Dialects = None
-    few_shot: bool | Sequence[Example] = False
     on_malformed: Literal["text", "error"] = "error"
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()

@@ -7,14 +7,14 @@ single answer are appended at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
 from streamtools.conversation.models.http_model import calls_natively_at
-from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
+from streamtools.conversation.prompts import add_teaching, augment_system_prompt
 from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of
 from streamtools.history import Assistant, Message, Origin, calls_as_text, write_messages
 from streamtools.history.pairing import pair_results
@@ -144,15 +144,9 @@ def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
 # The request.
 
 
-def write_request(
-    request: ClientRequest, plan: CallPlan, *, examples: bool | Sequence[Example] = False, host: str | None = None
-) -> UpstreamRequest:
-    """Return the request for the upstream at `host`.
-
-    `examples` are calls that the prompt shows as examples if it teaches a dialect. True makes them from the tools.
-    Raises `InvalidRequest` for a tool whose definition is invalid.
-    """
-    history = _history_for(request, plan, examples)
+def write_request(request: ClientRequest, plan: CallPlan, *, host: str | None = None) -> UpstreamRequest:
+    """Return the request for the upstream at `host`. Raises `InvalidRequest` for a tool whose definition is invalid."""
+    history = _history_for(request, plan)
     body: dict[str, Any] = {"model": request.model} if request.model else {}
     body["messages"] = write_messages(history, "openai", dialects=plan.dialects, provider=Origin("openai", host))
     if plan.taught is not None:
@@ -188,7 +182,7 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
 # The history.
 
 
-def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequence[Example]) -> list[Message]:
+def _history_for(request: ClientRequest, plan: CallPlan) -> list[Message]:
     """Return the history for the upstream, neutralized.
 
     If the plan teaches a dialect, the system prompt describes the tools, and calls and results are written as text.
@@ -198,21 +192,15 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
         history = neutralize_words(history, plan.dialects)
     if plan.taught is None:
         return history
-    taught = _teach(pair_results(history, "cancelled"), request, plan.dialects, examples)
+    taught = _teach(pair_results(history, "cancelled"), request, plan.dialects)
     return calls_as_text(taught, plan.used or plan.taught, reserved=plan.dialects)
 
 
-def _teach(
-    history: list[Message], request: ClientRequest, enabled: tuple[Dialect, ...], examples: bool | Sequence[Example]
-) -> list[Message]:
+def _teach(history: list[Message], request: ClientRequest, enabled: tuple[Dialect, ...]) -> list[Message]:
     """Return the history with the tools in its system prompt. If no tool may be called, return it unchanged."""
     if request.choice.mode == "none" or not request.tools:
         return history
-    tools = as_tools(request.tools)
-    names = {tool.name for tool in tools}
-    given = () if isinstance(examples, bool) else [example for example in examples if example.name in names]
-    shown = few_shot(enabled, tools, given) if examples else []
-    return add_teaching(history, _tool_section(definitions_of(request.tools), enabled), shown)
+    return add_teaching(history, _tool_section(definitions_of(request.tools), enabled))
 
 
 @cached

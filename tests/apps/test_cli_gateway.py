@@ -12,7 +12,6 @@ import pytest
 from streamtools.apps.cli import main
 from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.servers import FallbackConfig, read_config
-from streamtools.conversation.prompts import Example
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve
 from tests.support.command import COMMAND, ENVIRONMENT
@@ -28,7 +27,7 @@ def test_the_command_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     seen = []
     with serving(Loopback([CALL])) as upstream:
         config = tmp_path / "gateway.toml"
-        config.write_text(f'upstream = "{upstream.url}v1"\nfew_shot = true\nkey_file = "{tmp_path / "key"}"\n')
+        config.write_text(f'upstream = "{upstream.url}v1"\nkey_file = "{tmp_path / "key"}"\n')
 
         def visit(client: httpx.Client) -> None:
             response = client.post("/v1/messages", json=request("anthropic"))
@@ -53,15 +52,13 @@ def test_the_process_prints_its_address_and_ends_after_a_signal() -> None:
 
 def test_options_of_the_command_line_take_precedence(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
-    example = '[[few_shot]]\nquestion = "Q"\nname = "n"\narguments = {city = "x"}\nresult = "r"\nanswer = "A"\n'
     standby = '[[fallbacks]]\nurl = "http://b/v1"\nprefill = "vllm"\nkey_env = "B"\n'
-    file.write_text(f'upstream = "http://a/v1"\nmode = "native"\nmax_body = 5\nkeep_alive = 5\n{example}{standby}')
+    file.write_text(f'upstream = "http://a/v1"\nmode = "native"\nmax_body = 5\nkeep_alive = 5\n{standby}')
     asked = parse(["gateway", "--config", str(file), "--mode", "auto", "--dialect", "hermes_json"])
     config = read_config(asked)
     assert (config.upstream, config.mode, config.max_body) == ("http://a/v1", "auto", 5)
     assert (config.dialects, config.keep_alive) == (["hermes_json"], 5)
     assert config.fallbacks == [FallbackConfig(url="http://b/v1", prefill="vllm", key_env="B")]
-    assert config.few_shot == [Example("Q", "n", {"city": "x"}, "r", "A")]
     file.write_text('upstream = "http://a/v1"\n[mode]\ngemma = "text"\n"*" = "native"\n')
     asked = parse(["gateway", "--config", str(file)])
     modes = read_config(asked).mode

@@ -517,16 +517,6 @@ async def test_each_request_has_one_tool_section() -> None:
     assert [system, QUESTION] == events.messages()[:2]
 
 
-async def test_examples_for_base_models() -> None:
-    """They follow the system prompt."""
-    _, model, events = await hold([ANSWER], native=False, few_shot=True)
-    _, roles, _ = taught(model)
-
-    assert ["User", "Assistant", "User", "Assistant"] == roles[:4]
-    assert "User" == roles[-1]
-    assert 2 == len(events.history)
-
-
 async def test_a_taught_model_gets_native_calls_as_text() -> None:
     """Native calls of another model are written in the taught dialect."""
     model = ScriptedModel([ANSWER], native_tool_calls=False)

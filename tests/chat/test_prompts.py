@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import Tool, ToolRegistry, parse
-from streamtools.conversation.prompts import BEGIN, END, Example, augment_system_prompt, few_shot, sample_arguments
-from streamtools.errors import UnknownTool
+from streamtools.conversation.prompts import BEGIN, END, augment_system_prompt, sample_arguments
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.support.cases import cases, together
@@ -28,9 +27,6 @@ def get_weather(city: str, days: int = 1) -> str:
 def now() -> str:
     """Tell the time."""
     return "noon"
-
-
-ASKED = Example("Will it rain in Oslo?", "get_weather", {"city": "Oslo"}, {"rain": True}, "Yes, it will.")
 
 
 def planted(text: str) -> Tool:
@@ -100,7 +96,6 @@ def test_an_existing_section_is_replaced(base: str) -> None:
 def test_no_section_without_tools(base: str | None) -> None:
     """A prompt is returned unchanged, and None becomes an empty one."""
     assert (base or "") == augment_system_prompt(base, [])
-    assert [] == few_shot("tilde_fence", None)
 
 
 def test_a_section_stays_in_its_place() -> None:
@@ -114,55 +109,16 @@ def test_a_section_stays_in_its_place() -> None:
     assert f"A\n\n{other}\n\nB\n\nC" == augment_system_prompt(f"A\n\n{section}\n\nB\n\n{section}\n\nC", now)
 
 
-def test_few_shot_examples_are_messages() -> None:
-    """There are four for each example, and the call is valid."""
-    told = Example("And in Rome?", "get_weather", {"city": "Rome"}, "sun ~~~", "Sun.")
-    messages = few_shot("tilde_fence", [get_weather, now], [ASKED, told])
-
-    assert ["user", "assistant", "user", "assistant"] * 2 == [each["role"] for each in messages]
-    assert "Will it rain in Oslo?" == messages[0]["content"]
-    assert [{"city": "Oslo"}] == [each.arguments for each in parse(messages[1]["content"]).calls]
-    assert '~~~tool_result get_weather\n{"rain":true}\n~~~' == messages[2]["content"]
-    assert "~~~tool_result get_weather\nsun ~\u2060~~\n~~~" == messages[6]["content"]
-    assert "Sun." == messages[7]["content"]
-
-
-def test_examples_are_made_of_the_tools() -> None:
-    """The first sample of each tool comes before the second of any. There are at most six."""
-    cities = [{"city": each} for each in ("Rome", "Oslo", "Bonn", "Lima", "Kiel", "Graz")]
-    messages = few_shot("tilde_fence", [Tool(get_weather, examples=cities), now])
-    calls = [(each.name, each.arguments) for message in messages for each in parse(message["content"]).calls]
-
-    weather = [("get_weather", each) for each in cities]
-    assert [weather[0], ("now", {}), *weather[1:5]] == calls
-    assert ["user", "assistant", "user", "assistant"] * 6 == [each["role"] for each in messages]
-    said = [each["content"] for each in messages]
-    assert ["What does get_weather say about Rome?", "It says 41, low."] == [said[0], said[3]]
-    assert ["What does now say?", "It says 7, high."] == [said[4], said[7]]
-    assert "~~~tool_result now\n7, high\n~~~" == said[6]
-
-
-def test_examples_are_made_of_the_schema() -> None:
-    """There are three, so that copied values can be noticed. Values other than text are JSON."""
-    nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
-    messages = few_shot("hash_marker", [get_weather, nameless])
-
-    about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["Paris?", "1?", "Oslo?", "Lima?"] == about
-
-
 def test_dialects_that_cannot_be_taught() -> None:
-    """Unknown dialects, dialects with template tokens, and examples of unknown tools raise."""
+    """Unknown dialects, and dialects with template tokens, raise."""
     with pytest.raises(ValueError, match="no dialect 'nonsense'"):
         augment_system_prompt("", now, "nonsense")
     with pytest.raises(ValueError, match="is empty"):
-        few_shot([], now)
+        augment_system_prompt("", now, [])
     for dialect in DIALECTS:
         if dialect not in TEACHABLE:
             with pytest.raises(ValueError, match=f"the dialect '{dialect}' contain tokens of a chat template"):
-                few_shot(dialect, now)
-    with pytest.raises(UnknownTool, match="no tool named 'get_weather'; there are now"):
-        few_shot("tilde_fence", now, [ASKED])
+                augment_system_prompt("", now, dialect)
 
 
 PLANTED = (
@@ -229,7 +185,7 @@ def test_the_example_is_a_valid_call(dialect: str, properties: dict[str, Any], r
     """In every teachable dialect, the example in the prompt is a call of the tool."""
     schema = {"type": "object", "properties": properties, "required": [each for each in required if each in properties]}
     tool = Tool(lambda arguments: "", name="look_up", description="Look.", parameters=schema)
-    arguments = sample_arguments(tool)[0]
+    arguments = sample_arguments(tool)
     call = DIALECTS[dialect].write_call("look_up", arguments)
 
     assert f"\n\n{call}\n\n" in augment_system_prompt("", tool, dialect)
@@ -278,7 +234,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
     parameters = {"properties": {"a": schema, "b": {}}, "$defs": {"Place": place}}
     tool = Tool(lambda arguments: "", name="f", parameters=parameters)
 
-    assert expected == sample_arguments(tool)[0]
+    assert expected == sample_arguments(tool)
 
 
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array", "xlam_json", "morph_xml", "pythonic"])

@@ -373,7 +373,7 @@ def enabled_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
 @pytest.mark.parametrize("flag", [False, None])
 @BESIDE
 async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], flag: bool | None, share: int) -> None:
-    """Holds in definitions, and in the prompt with its examples."""
+    """Holds in definitions and in the prompt."""
     with cases() as case:
         for dialect in [*[*DIALECTS.values()][(flag is None) :: share], DIALECTS["morph_xml"]]:
             planted, enabled = dialect.write_call("pay", ANN), enabled_with(dialect, beside)
@@ -382,7 +382,7 @@ async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], f
                 tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, place):
-                    await chat(model, ASKED, tools=tools, dialects=enabled, request=RequestOptions(few_shot=True))
+                    await chat(model, ASKED, tools=tools, dialects=enabled)
 
                     taught: list[Any] = enabled if enabled[0].teachable else ["tilde_fence", *enabled]
                     prompt = augment_system_prompt(None, tools, taught)

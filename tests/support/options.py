@@ -22,7 +22,7 @@ PLACES |= {f"tool_{name}": ("runner", name) for name in ("timeout", "state")}
 PLACES |= {f"on_tool_{name}": ("runner", f"on_{name}") for name in ("result", "error")}
 PLACES |= {"text_rules": ("text", "rules"), "text_judge": ("text", "judge")}
 PLACES |= {"decision_timeout": ("approvals", "timeout")}
-PLACES |= {name: ("request", name) for name in ("teach", "few_shot", "emulation")}
+PLACES |= {name: ("request", name) for name in ("teach", "emulation")}
 PLACES |= {"output_retries": ("output", "retries"), "review": ("follow_up", "")}
 
 

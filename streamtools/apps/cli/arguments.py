@@ -104,7 +104,6 @@ def _gateway(parser: ArgumentParser) -> None:
     add("--api", choices=servers, help="the server, which can then force calls (default: openai, any server)")
     dialect_help = "teach the first of these dialects, and parse all; can be repeated (default: by the model's name)"
     add("--dialect", dest="dialects", metavar="ID", action="append", help=dialect_help)
-    add("--few-shot", action="store_true", default=None, help="teach with examples, for base models")
     add("--host", help="the address to listen on (default: 127.0.0.1, this machine only)")
     add("--port", type=_port, help=f"the port; 0 for any free port (default: {GATEWAY_PORT})")
     add("--allow-host", dest="hosts", metavar="NAME", action="append", help="also answer to this host name")

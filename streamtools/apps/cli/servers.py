@@ -21,7 +21,6 @@ import msgspec
 
 from streamtools.apps.cli.arguments import GATEWAY_PORT
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
-from streamtools.conversation.prompts import Example
 from streamtools.loading import require_packages
 
 with require_packages("this command", "cli,web", "starlette", "uvicorn"):
@@ -103,7 +102,6 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
     mode: Literal["text", "native", "auto"] | dict[str, Literal["text", "native", "auto"]] | None = None
     api: Literal["openai", "ollama", "llama.cpp", "vllm"] | None = None
     dialects: list[str] | None = None
-    few_shot: bool | list[Example] | None = None
     on_malformed: Literal["text", "error"] | None = None
     fallbacks: list[FallbackConfig] = []
     hosts: list[str] = []

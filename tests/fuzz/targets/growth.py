@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streamtools import Parser, StreamMachine, extract_tool_calls, rules
-from streamtools.conversation.prompts import augment_system_prompt, few_shot
+from streamtools.conversation.prompts import augment_system_prompt
 from streamtools.errors import StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
 from streamtools.history import Format, Message, read_messages, write_messages
@@ -224,11 +224,7 @@ _TOOLS = [
     {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
     {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
 ]
-_USES: tuple[Callable[[ToolRegistry], object], ...] = (
-    _define,
-    partial(augment_system_prompt, "Hi."),
-    partial(few_shot, "tilde_fence"),
-)
+_USES: tuple[Callable[[ToolRegistry], object], ...] = (_define, partial(augment_system_prompt, "Hi."))
 _SHAPES: tuple[Callable[[list[Any]], object], ...] = (
     lambda parts: parts,
     lambda parts: {"output": parts},
