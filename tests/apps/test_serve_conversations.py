@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
 from streamtools.apps.web import Answerer, PageAnswer, app
-from streamtools.apps.web.app import Conversation, Conversations
 from streamtools.conversation import Ask, ScriptedModel, chat
 from streamtools.history import Message, User
 from streamtools.sources import Source
@@ -207,59 +205,16 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
         assert "too much" in str(page.provider.bodies[1]["messages"])
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time in seconds, which a test sets."""
-    now = [0.0]
-    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: now[0]))
-    return now
-
-
-def stored(conversations: Conversations, count: int) -> list[Conversation]:
-    """Store new conversations, and return them."""
-    new = [Conversation() for _ in range(count)]
-    for conversation in new:
-        conversations.store(conversation)
-    return new
-
-
-async def test_a_conversation_is_deleted_some_time_after_its_last_use(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-) -> None:
-    monkeypatch.setattr(app, "MAX_AGE_S", 10)
-    conversations = Conversations()
-    used, busy, idle = stored(conversations, 3)
-    busy.is_starting = True
-    clock[0] = 9.0
-    assert used is conversations.find(used.cookie)
-    clock[0] = 18.0
-    assert idle is not conversations.find(idle.cookie)
-    assert [used, busy] == [conversations.find(each.cookie) for each in (used, busy)]
-    clock[0] = 28.0
-    busy.is_starting = False
-    assert all(each is not conversations.find(each.cookie) for each in (used, busy, idle))
-
-
-async def test_the_least_recently_used_conversation_is_deleted_if_there_is_no_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A busy conversation is not deleted."""
-    monkeypatch.setattr(app, "MAX_CONVERSATIONS", 3)
-    conversations = Conversations()
-    busy, used, idle = stored(conversations, 3)
-    busy.is_starting = True
-    conversations.find(used.cookie)
-    (newest,) = stored(conversations, 1)
-    assert [busy, used, newest] == [conversations.find(each.cookie) for each in (busy, used, newest)]
-    assert idle is not conversations.find(idle.cookie)
-
-
-async def test_an_unknown_cookie_is_not_stored() -> None:
+async def test_an_unknown_cookie_is_not_used() -> None:
     """A cookie may be forged, so the browser gets a new cookie."""
-    conversations = Conversations()
-    found = [conversations.find(cookie) for cookie in ("", "forged", "forged")]
-    assert 3 == len({each.cookie for each in found} - {"", "forged"})
-    assert all(each is not conversations.find(each.cookie) for each in found)
+    async with opened(saying("Yes."), saying("Yes.")) as page:
+        cookies = []
+        for _ in range(2):
+            page.client.cookies.clear()
+            page.client.cookies.set("streamtools", "forged")
+            asked = await page.post("/runs", {"question": "One?"})
+            cookies.append(asked.cookies["streamtools"])
+    assert 2 == len({*cookies} - {"forged"})
 
 
 async def test_the_number_of_turns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streamtools.apps.web import app
 from streamtools.apps.web.app import MAX_BODY, make_documents
 from tests.support.answering import browser, opened, saying
 
@@ -127,9 +126,8 @@ async def test_a_call_id_may_contain_a_slash() -> None:
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.text)
 
 
-async def test_a_refused_question_stores_no_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_question_stores_no_conversation() -> None:
     """Conversations of other browsers stay."""
-    monkeypatch.setattr(app, "MAX_CONVERSATIONS", 1)
     async with opened(saying(hold=True), max_running=1) as page:
         run = await page.ask("Hi")
         async with browser(page.server) as other:

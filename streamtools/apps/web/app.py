@@ -13,8 +13,8 @@
     POST /runs/{id}/calls/{call}    decide about a call: a `Decision` as JSON. An approval must have the digest.
 
 A browser has one conversation, to which a cookie connects it. The cookie is HttpOnly and SameSite=Strict, and is the
-`owner` of the runs. An answer is a run, whose events are in the event log. A conversation holds its runs in order. The
-history for the next request is built from the results of these runs.
+`owner` of the runs. An answer is a run, whose events are in the event log. A conversation consists of the runs of its
+owner. The history for the next request is built from the results of these runs.
 
 Each HTML document is one response, which contains its styles and scripts. The styles and scripts are files in the
 folders `static`, `vendor` and `client`. The Content-Security-Policy lists their digests. So the browser runs no script
@@ -26,10 +26,8 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -116,13 +114,10 @@ def _read_file(name: str) -> str:
 # Conversations.
 
 MAX_TURNS = 200
-"""The maximum number of questions in a conversation. Older questions are removed."""
-
-MAX_CONVERSATIONS = 200
-"""The number of conversations above which idle conversations are deleted."""
+"""The maximum number of questions in a conversation. Older questions are not shown."""
 
 MAX_AGE_S = 12 * 3600.0
-"""The number of seconds for which a conversation is kept after its last use."""
+"""The number of seconds for which an answer is kept."""
 
 
 class Suggestion(NamedTuple):
@@ -161,74 +156,27 @@ class Answerer:
         raise NotImplementedError
 
 
-class ConversationTurn(NamedTuple):
-    """A question, and the run that answers it."""
+class Question(NamedTuple):
+    """The `note` of a run: the question that the run answers, and the path of its recording, if any."""
 
-    question: str
-    run: Run
+    text: str
     recording: Path | None
 
-    def describe(self) -> dict[str, Any]:
-        """Return the data that the page shows."""
-        return {"run": self.run.id, "question": self.question, "recorded": self.recording is not None}
+
+def describe(run: Run) -> dict[str, Any]:
+    """Return the data about a run that the page shows."""
+    return {"run": run.id, "question": run.note.text, "recorded": run.note.recording is not None}
 
 
-@dataclass(eq=False)
-class Conversation:
-    """The last turns of one conversation, at most `MAX_TURNS`."""
-
-    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    turns: list[ConversationTurn] = field(default_factory=list)
-    last_use: float = 0.0
-    is_starting: bool = False
-    """True after a question was accepted, until its run has started."""
-
-    @property
-    def is_busy(self) -> bool:
-        """True until the last run has sent `done`. After `done`, a run may still be closing its source."""
-        return self.is_starting or any(turn.run.result.reason is None for turn in self.turns[-1:])
-
-    def history(self, position: int) -> list[Message]:
-        """Return the messages of the turns before `position`. A question without an answer is skipped."""
-        history: list[Message] = []
-        for turn in self.turns[:position]:
-            result = turn.run.result
-            answer = pair_results(steps_to_history(result.steps), None if result.reason in COMPLETE else "cancelled")
-            if any(isinstance(message, Assistant) for message in answer):
-                history += [User(turn.question), *answer]
-        return history
-
-    def add(self, turn: ConversationTurn, position: int) -> None:
-        """Insert a turn at `position`. It replaces the turn at this position and all later turns."""
-        self.turns[position:] = [turn]
-        del self.turns[:-MAX_TURNS]
-
-
-class Conversations:
-    """The conversation of each browser. The least recently used idle conversations are deleted."""
-
-    def __init__(self) -> None:
-        self._by_cookie: dict[str, Conversation] = {}  # the least recently used conversation is the first
-
-    def find(self, cookie: str) -> Conversation:
-        """Return the conversation of a browser.
-
-        For an unknown cookie, returns a new conversation, which has another cookie and is not stored.
-        """
-        for conversation in [*self._by_cookie.values()]:
-            is_old = time.time() - conversation.last_use >= MAX_AGE_S
-            if (is_old or len(self._by_cookie) > MAX_CONVERSATIONS) and not conversation.is_busy:
-                del self._by_cookie[conversation.cookie]
-        if cookie not in self._by_cookie:
-            return Conversation()
-        self.store(self._by_cookie[cookie])
-        return self._by_cookie[cookie]
-
-    def store(self, conversation: Conversation) -> None:
-        """Store a conversation, and set the time of its last use."""
-        conversation.last_use = time.time()
-        self._by_cookie.pop(conversation.cookie, None)
-        self._by_cookie[conversation.cookie] = conversation
+def history_of(runs: Sequence[Run]) -> list[Message]:
+    """Return the messages of runs. A question without an answer is skipped."""
+    history: list[Message] = []
+    for run in runs:
+        result = run.result
+        answer = pair_results(steps_to_history(result.steps), None if result.reason in COMPLETE else "cancelled")
+        if any(isinstance(message, Assistant) for message in answer):
+            history += [User(run.note.text), *answer]
+    return history
 
 
 # Requests.
@@ -281,7 +229,7 @@ class _ChatPage:
     def __init__(self, answerer: Answerer, cookie: str, max_running: int) -> None:
         self._answerer = answerer
         self._cookie = cookie
-        self._conversations = Conversations()
+        self._starting: set[str] = set()  # the owners whose question was accepted and whose run has not started
         self._max_running = max_running
         self._server_id = secrets.token_urlsafe(8)  # a new id tells the page that the server was restarted
         self._runs: Runs
@@ -294,7 +242,7 @@ class _ChatPage:
             yield
 
     async def dissection(self, request: Request) -> Response:
-        path = self._find_recording(request)
+        path = await self._find_recording(request)
         cut, number = request.query_params.get("cut", "recorded"), request.query_params.get("exchange", "1")
         if not (cut in ("recorded", "byte", "frame", "whole") or _NUMBER.fullmatch(cut)):
             raise HTTPException(400, "`cut` must be recorded, byte, frame, whole or a number (a random seed)")
@@ -306,19 +254,19 @@ class _ChatPage:
         )
 
     async def recording(self, request: Request) -> Response:
-        path = self._find_recording(request)
+        path = await self._find_recording(request)
         return FileResponse(path, media_type="application/jsonl", filename=path.name)
 
-    def _find_recording(self, request: Request) -> Path:
+    async def _find_recording(self, request: Request) -> Path:
         recordings = self._answerer.recordings
         name = request.query_params.get("of") or next(iter(recordings), "")
         if name in recordings:
             return recordings[name]
-        turns = self._find_conversation(request).turns
-        path = next((turn.recording for turn in turns if turn.run.id == name), None)
-        if path is None or not path.exists():
+        asked = {run.id: run.note for run in await self._conversation(request)}
+        question: Question | None = asked.get(name)
+        if question is None or question.recording is None or not question.recording.exists():
             raise HTTPException(404, "the server has no recording of this answer")
-        return path
+        return question.recording
 
     async def conversation(self, request: Request) -> Response:
         answerer = self._answerer
@@ -330,7 +278,7 @@ class _ChatPage:
                 "client_tools": answerer.client_tools,
                 "tools": answerer.tools,
                 "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
-                "turns": [turn.describe() for turn in self._find_conversation(request).turns],
+                "turns": [describe(run) for run in await self._conversation(request)],
             }
         )
 
@@ -338,27 +286,28 @@ class _ChatPage:
         body = await read_body(request, msgspec.json.Decoder(QuestionBody).decode, max_body=MAX_BODY)
         if not body.question.strip():
             raise HTTPException(400, "the question is empty")
-        conversation = self._find_conversation(request)
-        if conversation.is_busy:
+        runs = await self._conversation(request)
+        # A new browser gets a new cookie, because its cookie may be forged.
+        owner = self._read_cookie(request) if runs else secrets.token_urlsafe(24)
+        if owner in self._starting or any(run.result.reason is None for run in runs[-1:]):
             raise HTTPException(409, _BUSY)
-        runs = [*(turn.run.id for turn in conversation.turns), None]  # None is the position after the last turn
-        if body.replace not in runs:
+        positions = [*(run.id for run in runs), None]  # None is the position after the last run
+        if body.replace not in positions:
             raise HTTPException(409, "the question to replace is no longer in this conversation")
-        position = runs.index(body.replace)
-        conversation.is_starting = True
+        position = positions.index(body.replace)
+        self._starting.add(owner)
         try:
-            for last in conversation.turns[-1:]:
+            for last in runs[-1:]:
                 with suppress(Exception):
-                    await last.run.wait()  # it has sent `done`, and may still be closing its source
-            answer = self._answerer.answer(body.question, conversation.history(position), suggestion=body.suggestion)
-            run = await self._runs.start(answer.chat, owner=conversation.cookie)
+                    await last.wait()  # it has sent `done`, and may still be closing its source
+            answer = self._answerer.answer(body.question, history_of(runs[:position]), suggestion=body.suggestion)
+            run = await self._runs.start(answer.chat, owner=owner, note=Question(body.question, answer.recording))
+            for replaced in runs[position:]:
+                await self._runs.forget(replaced.id, owner=owner)
         finally:
-            conversation.is_starting = False
-        turn = ConversationTurn(body.question, run, answer.recording)
-        conversation.add(turn, position)
-        self._conversations.store(conversation)
-        response = JSONResponse(turn.describe(), 201)
-        response.set_cookie(self._cookie, conversation.cookie, httponly=True, samesite="strict")
+            self._starting.remove(owner)
+        response = JSONResponse(describe(run), 201)
+        response.set_cookie(self._cookie, owner, httponly=True, samesite="strict")
         return response
 
     async def events(self, request: Request) -> Response:
@@ -381,8 +330,9 @@ class _ChatPage:
     async def _find_run(self, request: Request) -> Run:
         return await self._runs.find(request.path_params["run"], owner=self._read_cookie(request))
 
-    def _find_conversation(self, request: Request) -> Conversation:
-        return self._conversations.find(self._read_cookie(request))
+    async def _conversation(self, request: Request) -> list[Run]:
+        """Return the runs of a browser, the oldest first."""
+        return [*reversed(await self._runs.list(self._read_cookie(request), limit=MAX_TURNS))]
 
     def _read_cookie(self, request: Request) -> str:
         return request.cookies.get(self._cookie, "")
