@@ -15,7 +15,7 @@ from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
 from tests.clients.programs import run_program
-from tests.outputs.test_front_end_laws import runs as parts_of_runs
+from tests.outputs.test_encoders_contract import runs as parts_of_runs
 from tests.recording.test_recordings_shipped import TOOLS
 from tests.support.front_ends import read_body, said, visible
 from tests.support.provider_streams import BY_NAME

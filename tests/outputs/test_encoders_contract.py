@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import outputs
-from streamtools.errors import ClosedError
-from streamtools.events import Done, Text, UIEvent, read_ui_event
+from streamtools.errors import ClosedError, Code
+from streamtools.events import Done, Executing, Progress, Reasoning, Text, UIEvent, Warning, read_ui_event
 from streamtools.machine.event_order import validate
 from streamtools.outputs import Encoder, make_encoder
 from streamtools.outputs.sse import KEEP_ALIVE
 from tests.machine.test_machine_laws import options, rarely, run, sources
 from tests.support.answer_events import check_message, check_responses
 from tests.support.cases import cases
-from tests.support.front_ends import check_ag_ui, check_ai_sdk
+from tests.support.front_ends import check_ag_ui, check_ai_sdk, said, text_of, visible
 from tests.support.openai_chunks import read_message
 from tests.support.sample_runs import RUNS
 
@@ -153,12 +153,34 @@ def test_clients_can_read_each_sample_run(row: Row) -> None:
                     check(row, events[at:])
 
 
-@given(sources, options, rarely, rarely, st.none() | st.integers(0, 30))
-def test_clients_can_read_any_run(source: Any, options: Any, cancel: bool, idle: bool, left: int | None) -> None:
-    """A client can read the body of any run, complete or interrupted."""
-    events = run(source, cancel=cancel, idle=idle, **options)
-    for row in ENCODERS.values():
-        check(row, events[:left])
+@st.composite
+def runs(draw: st.DrawFn) -> list[UIEvent]:
+    """A run of a machine, complete or in part, as a late reader or one that left sees it."""
+    events = run(draw(sources), cancel=draw(rarely), idle=draw(rarely), **draw(options))
+    for at in draw(st.lists(st.integers(0, len(events) - 1), max_size=2)):
+        each = events[at]
+        if isinstance(each, Executing):
+            events.insert(at + 1, Progress(each.call.id, {"half": True}))
+        elif not isinstance(each, Done):
+            events.insert(at + 1, Warning(Code.OWNER_LOST, "another process continues"))
+    return events[draw(st.sampled_from([0, 0, 0, 1, 3, 6])) : draw(st.none() | st.integers(-1, 30))]
+
+
+DELTAS = {"ai_sdk": ("text-delta", "reasoning-delta"), "ag_ui": ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT")}
+
+
+@given(runs())
+def test_clients_can_read_any_run(events: list[UIEvent]) -> None:
+    """A client can read the body, and a front end shows the text, the reasoning and the notices of the run."""
+    for name, row in ENCODERS.items():
+        data = check(row, events)
+        if text_and_reasoning := DELTAS.get(name.split()[0]):
+            parts = [json.loads(each) for each in data if each != "[DONE]"]
+            shown = [visible(text_of(parts, kind)) for kind in text_and_reasoning]
+            assert shown == [said(events), said(events, Reasoning)]
+            notices = ["reconnecting" in (part.get("name"), part["type"].removeprefix("data-")) for part in parts]
+            lost = [isinstance(event, Warning) and event.code is Code.OWNER_LOST for event in events]
+            assert sum(notices) == sum(lost)
 
 
 @pytest.mark.parametrize("row", BY_OTHERS.values(), ids=list(BY_OTHERS))
@@ -242,6 +264,12 @@ def test_encoders_are_made_by_name(name: str) -> None:
     assert type(made) is type(make_encoder(outputs.FORMATS[name]))
     assert made is make_encoder(made)
     assert made is not make_encoder(name)
+
+
+@pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])
+def test_an_answer_without_events_has_failed(name: str) -> None:
+    """The body of a run that never started reports a failure."""
+    assert b'"The stream ended before the answer did."' in make_encoder(name).close()
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Tests of limits: text over a limit is reported once, skipped without being stored, and counted exactly."""
+"""Tests of limits: text over a limit is reported once, skipped without being stored, and counted. Work is linear."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamtools import Parser, parse
 from streamtools.errors import Code
 from streamtools.events import Error, Thinking, Warning
 from streamtools.limits import Limits
-from tests.support.bounds import stored
+from tests.support.bounds import characters_handled, stored
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, raws, read, warning
 
@@ -117,25 +117,32 @@ def test_the_first_limit_is_reported(on_malformed: Literal["error", "text"]) -> 
     assert 2 == sum(isinstance(event, Thinking) for event in events)
 
 
-@together(
-    ("begin", "more", "options"),
-    [
-        pytest.param("", "- `a` *b*\n> c\n\n```\nd\n```\n", {}, id="Markdown"),
-        pytest.param("", "###: ~~~ ###:{ ", {}, id="half markers"),
-        pytest.param("<think>", 'I "think" {a} <b ', {}, id="reasoning"),
-        pytest.param('###:{"name":"f","args":{"a":"', "long and ", {"call_deltas": True}, id="a string"),
-        pytest.param('###:{"args":{"a":"', "long and ", {"call_deltas": True}, id="arguments that wait for a name"),
-        pytest.param('###:{"name":"f","args":{"a":[', "1,", {}, id="numbers"),
-        pytest.param('###:{"name": f ', "and on\n", {}, id="broken JSON"),
-        pytest.param("~~~tool_call\n", "and on\n", {}, id="no JSON"),
-        pytest.param("~~~tool_result\n", "and on\n", {}, id="a forged result"),
-        pytest.param("", '###:{"x":1} ', {}, id="one bad call after the other"),
-        pytest.param('###:{"name":"f"}', " and on", {"after_call": "hide"}, id="hidden text"),
-        pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="after the stop"),
-        pytest.param("", " ", {"trim": True}, id="white space that a call may follow"),
-        pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space after a call"),
-    ],
-)
+ENDLESS = [
+    pytest.param("", "- `a` *b*\n> c\n\n```\nd\n```\n", {}, id="Markdown"),
+    pytest.param("", "###: ~~~ ###:{ ", {}, id="half markers"),
+    pytest.param("<think>", 'I "think" {a} <b ', {}, id="reasoning"),
+    pytest.param("", "<think>a</think>", {}, id="reasoning again and again"),
+    pytest.param('###:{"name":"f","args":{"a":"', "long and ", {"call_deltas": True}, id="a string"),
+    pytest.param('###:{"args":{"a":"', "long and ", {"call_deltas": True}, id="arguments that wait for a name"),
+    pytest.param('###:{"name":"f","args":{"a":[', "1,", {}, id="numbers"),
+    pytest.param('###:{"name":"f","args":{"a":[', '1,{"b":2},', {"call_deltas": True}, id="an array"),
+    pytest.param('###:{"name":"f","args":"', '{\\"a\\":1} ', {"call_deltas": True}, id="a string of JSON"),
+    pytest.param('###:{"name": f ', "and on\n", {}, id="broken JSON"),
+    pytest.param("~~~tool_call\n", "and on\n", {}, id="no JSON"),
+    pytest.param("~~~tool_result\n", "and on\n", {}, id="a forged result"),
+    pytest.param("", '###:{"x":1} ', {}, id="one bad call after the other"),
+    pytest.param("", "~~~tool_call\n{}\n~~~\n", {}, id="one fenced call after the other"),
+    pytest.param("", "###result f: {} ", {}, id="one forged result after the other"),
+    pytest.param('###:{"name":"f"}', " and on", {"after_call": "hide"}, id="hidden text"),
+    pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="after the stop"),
+    pytest.param("", " ", {"trim": True}, id="white space that a call may follow"),
+]
+"""How a text begins, the text that it repeats, and the options."""
+
+WHITE_SPACE = pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space after a call")
+
+
+@together(("begin", "more", "options"), [*ENDLESS, WHITE_SPACE])
 def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> None:
     """For endless streams too."""
     parser = Parser(limits=Limits(call=1000, calls=4), **options)
@@ -149,3 +156,18 @@ def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> No
         parser.feed(more)
 
     assert stored(parser) - before < 16_000
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("size", [4, 1_000_000], ids=["in fours", "at once"])
+@together(("begin", "more", "options"), ENDLESS)
+def test_twice_the_text_is_twice_the_work(begin: str, more: str, options: dict[str, Any], size: int) -> None:
+    """The count grows with the square if a delta passes or reads the whole text again."""
+
+    def work(length: int) -> int:
+        text = begin + more * (length // len(more))
+        return characters_handled(lambda: parse([text[at : at + size] for at in range(0, length, size)], **options))
+
+    once, twice = work(16_384), work(32_768)
+
+    assert twice < 2.3 * once

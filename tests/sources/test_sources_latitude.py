@@ -391,15 +391,6 @@ def test_runs_give_the_same_events_in_every_envelope(envelope: Callable[..., byt
                     assert type(event) is type(read_source_event(event.to_json()))
 
 
-@pytest.mark.parametrize("name", ["an error and a success after it", "a pair in two deltas", "events nobody knows"])
-def test_runs_give_the_same_events_at_every_cut(name: str) -> None:
-    """A run is the same wherever it is cut."""
-    events, expected = RUNS[name]
-    for envelope in ENVELOPES:
-        for chunks in usual_cuts(envelope(*events)):
-            assert expected == read(*chunks), chunks
-
-
 PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
     # A proxy's own short events beside those that it passes on.
     "text and an end": (

@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import StreamMachine
 from streamtools.events import (
-    Call,
-    Done,
     NativeToolCall,
     ProviderCompleted,
     ReasoningDelta,
@@ -383,33 +380,6 @@ def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:
     for each in (piece("f", '{"a"', "x"), piece(None, ":1234}"), *[piece(None, '{"a":1234}')] * 2):
         assert calls.take([each], events) == []
     assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", *['{"a":1234}'] * 2]
-
-
-@together(("lists", "expected"), ROWS.values(), ids=ROWS)
-def test_a_stream_that_ends_after_any_event_completes_no_unfinished_call(
-    lists: list[Any], expected: list[SourceEvent]
-) -> None:
-    """Without a finish reason there is no completion, and a machine leaves every call alone."""
-    frames = stream(lists).split(b"\n\n")
-    for count in range(len(lists) + 1):
-        events = read(b"\n\n".join(frames[:count]) + b"\n\n")
-        assert not [event for event in events if isinstance(event, ProviderCompleted | NativeToolCall)]
-        machine = StreamMachine()
-        done = [told for event in events for told in machine.feed(event)] + machine.close()
-        assert machine.take_runnable() == []
-        assert isinstance(done[-1], Done)
-        assert done[-1].reason == "failed"
-
-
-def test_a_machine_makes_calls_of_pieces() -> None:
-    """End to end: from the chunks to calls that are due."""
-    machine = StreamMachine()
-    lists = one(piece("f", A, "x", index=0), piece("g", B, "y", index=0), piece("h", {"c": 3}))
-    events = [told for event in read(stream(lists, "stop")) for told in machine.feed(event)]
-    calls = [event.call for event in events if isinstance(event, Call)]
-    assert [("x", "f", {"a": 1}), ("y", "g", {"b": 2})] == [(call.id, call.name, call.arguments) for call in calls[:2]]
-    assert ("h", {"c": 3}, None) == (calls[2].name, calls[2].arguments, calls[2].provider_id)
-    assert calls == machine.take_runnable()
 
 
 _values = st.one_of(

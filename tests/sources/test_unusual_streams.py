@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from streamtools import RunnerOptions, ToolStream, parse, sources
+from streamtools import RunnerOptions, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -171,28 +171,6 @@ async def test_a_history_omits_the_calls_of_the_provider() -> None:
     events = ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never"))
     await events
     assert [{"role": "assistant", "content": "Yes"}] == events.result.messages("openai")
-
-
-@pytest.mark.parametrize("arguments", ["null", " null ", None, "", "{}"])
-def test_a_call_without_arguments_has_an_empty_object(arguments: str | None) -> None:
-    """Some models write null for a tool without parameters."""
-    function = {"name": "now"} | ({} if arguments is None else {"arguments": arguments})
-    call = {"index": 0, "id": "c", "type": "function", "function": function}
-    events = told(ChatCompletions, chunk({"tool_calls": [call]}) + chunk(finish="tool_calls") + DONE)
-    assert [{}] == [each.call.arguments for each in events if isinstance(each, Call)]
-
-
-@pytest.mark.parametrize("dialect", ["hermes_json", "hash_marker", "kimi_k2"])
-def test_a_call_in_text_without_arguments_has_an_empty_object(dialect: str) -> None:
-    """The same rule holds for calls in text."""
-    written = {
-        "hermes_json": '<tool_call>{"name": "now", "arguments": "null"}</tool_call>',
-        "hash_marker": '###:{"name": "now", "arguments": "null"}',
-        "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>null"
-        "<|tool_call_end|><|tool_calls_section_end|>",
-    }
-    (call,) = parse(written[dialect], dialects=[dialect]).calls
-    assert {} == call.arguments
 
 
 @pytest.mark.parametrize("native", ["length", "max_output_tokens", "MAX_TOKENS"])

@@ -17,6 +17,7 @@ import pytest
 from streamtools import ParserOptions, RunnerOptions, StreamMachine, Tool, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Executed, Executing, StepEnd, StepStart, UIEvent, Warning
+from streamtools.recording import read_recording, shipped
 from streamtools.testing.laws import assert_in_order
 from tests.sources import test_sources_latitude, test_sources_openai_calls
 from tests.sources.test_every_format import STREAMS
@@ -51,6 +52,8 @@ def _fixtures() -> Iterator[tuple[str, Fixture]]:
         yield f"latitude, {name}", Fixture("latitude", [test_sources_latitude.native(event) for event in events])
     for provider in PROVIDERS:
         yield f"{provider.adapter}, the whole answer", Fixture(provider.adapter, provider.frames)
+    for name, path in shipped().items():
+        yield f"openai, the recording {name}", Fixture("openai", _cut(read_recording(path).data))
 
 
 FIXTURES = dict(_fixtures())

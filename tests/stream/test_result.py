@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import anyio
 import pytest
 
-from streamtools import ToolError, ToolResult, ToolStream, TurnResult, parse
+from streamtools import Guards, ToolError, ToolResult, ToolStream, TurnResult, parse, sources
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -19,7 +20,9 @@ from streamtools.events import (
     TextDelta,
     Usage,
 )
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import hash_marker, tilde_fence
+from tests.support.bounds import peak
 from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.stories import Script, texts
@@ -103,6 +106,32 @@ async def test_a_long_answer_is_kept_whole() -> None:
     source: list[SourceEvent] = [*map(ReasoningDelta, words), *map(TextDelta, words), STOP]
     result = await result_of(*source)
     assert "".join(words) == result.text == result.reasoning == result.messages()[0]["content"]
+
+
+@pytest.mark.deep
+def test_the_pieces_of_a_long_answer_are_not_kept() -> None:
+    """They take more memory than the text."""
+    count = 100_000
+    results: list[TurnResult] = []
+
+    async def run() -> None:
+        async with ToolStream(sources.text(f"{number} " for number in range(count))) as events:
+            async for _ in events:
+                pass
+        results.append(events.result)
+
+    held = peak(lambda: anyio.run(run))
+    assert results[0].text.split() == list(map(str, range(count)))
+    assert held < 45 * count, "the pieces alone take 63"
+
+
+async def test_calls_over_the_limit_of_a_turn_do_not_run() -> None:
+    """The model reads one error for all of them."""
+    limit = DEFAULT_LIMITS.calls
+    result = await result_of(*texts(*[HASH + "\n"] * (3 * limit)), STOP, guards=Guards(repeated_calls=None))
+    assert limit == len(result.calls) == len(result.outcomes)
+    assert [Code.TOO_MANY_CALLS] == [error.code for error in result.errors]
+    assert limit + 1 == result.messages()[1]["content"].count("###result")
 
 
 # The messages.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -19,7 +18,8 @@ from hypothesis import strategies as st
 
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS, Dialect
-from streamtools.testing.random_texts import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
+from streamtools.testing import random_texts
+from streamtools.testing.random_texts import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS, _broken, _prose
 from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN, WITHOUT_BRACES
 from tests.support.reference import begins_with, examples
 from tests.support.variants import KNOWN, VARIANTS
@@ -36,13 +36,7 @@ FAULTY = (
 
 NAMES = ("f", "get_weather", "météo", "a.b-c", "###:{")
 
-KEYS: dict[str, dict[str, Any]] = {
-    "a": {"type": "string"},
-    "city": {"type": ["string", "null"]},
-    "count": {"type": "integer"},
-    "size": {"type": "number"},
-    "loud": {"type": "boolean"},
-    "words": {"type": "array", "items": {"type": "string"}},
+KEYS = random_texts.KEYS | {
     "numbers": {"type": "array", "items": {"type": "number"}},
     "place": {
         "type": "object",
@@ -142,11 +136,6 @@ def _with_json(call: str, text: str) -> str:
     return call[:begin] + text + call[end:]
 
 
-def _broken(text: str, at: int, instead: str) -> str:
-    at = at % (len(text) + 1)
-    return text[:at] + instead + text[at + 1 :]
-
-
 @cache
 def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
     """A call, valid or malformed, inline or on separate lines."""
@@ -191,9 +180,8 @@ def texts(ids: tuple[str, ...], *, max_size: int = 10) -> st.SearchStrategy[str]
     return rest
 
 
-cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
+cuts = random_texts.cuts
 """Positions at which a text is split."""
-
 
 AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto is True)
 """The values of `dialects` that enable many dialects."""
@@ -263,11 +251,6 @@ class Document:
         return [(part.dialect, part.name, part.arguments) for part in self.parts if isinstance(part, Written)]
 
 
-_HARMLESS = (
-    "A sentence. ", "\n", "\n\n", "## Heading\n", "- item\n", "`code` ", "é ", "\r\n", "###: note\n", "~~ ", "{} ",
-)  # fmt: skip
-
-
 @cache
 def documents(ids: tuple[str, ...]) -> st.SearchStrategy[Document]:
     """Prose without code or quotes, with valid calls on separate lines.
@@ -275,11 +258,7 @@ def documents(ids: tuple[str, ...]) -> st.SearchStrategy[Document]:
     If calls count only at the start, only white space precedes them.
     """
     at_start = any(marker.where == "start" for each in ids for marker in MARKERS[each])
-    before = _prose(("\n", " ", "\t") if at_start else _HARMLESS)
+    before = _prose(("\n", " ", "\t") if at_start else random_texts._HARMLESS)
     call = st.one_of([calls(each, ids) for each in ids])
     pairs = st.lists(st.tuples(before, call), max_size=4).map(chain.from_iterable)
-    return st.builds(lambda parts, last: Document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
-
-
-def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
-    return st.lists(st.sampled_from(parts), max_size=3).map(lambda chosen: "".join(chosen) + "\n")
+    return st.builds(lambda parts, last: Document([*parts, "\n" + last]), pairs, _prose(random_texts._HARMLESS))

@@ -41,6 +41,7 @@ MATRIX: dict[str, tuple[Any, Any]] = {
     "boolean": (True, Code.INVALID_ARGUMENTS),
     "double-encoded": (json.dumps(TEXT), Code.INVALID_ARGUMENTS),
     "string of null": ("null", {}),
+    "string of null with blanks": (" null ", {}),
     "string of a list": ("[]", Code.INVALID_ARGUMENTS),
     "string of a number": ("3", Code.INVALID_ARGUMENTS),
     "text": ("Bern", Code.INVALID_ARGUMENTS),
@@ -51,6 +52,8 @@ MARKERS = {
     "hash_marker": '###:{"toolName":"echo","parameters":%s}',
     "tilde_fence": '~~~tool_call\n{"name":"echo","arguments":%s}\n~~~',
     "hermes_json": '<tool_call>\n{"name": "echo", "arguments": %s}\n</tool_call>',
+    "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.echo:0<|tool_call_argument_begin|>%s"
+    "<|tool_call_end|><|tool_calls_section_end|>",
 }
 
 
