@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -194,40 +190,24 @@ def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[CallLedger]:
         yield made
 
 
-async def test_two_concurrent_resumes_have_one_outcome(ledger: CallLedger) -> None:
-    """The second waits for the first. It does not end as unknown."""
+@pytest.mark.parametrize("second", [True, Deny()], ids=["approved again", "denied"])
+async def test_two_concurrent_resumes_have_one_outcome(ledger: CallLedger, second: Any) -> None:
+    """The second waits for the first. It does not end as unknown, and the first of two decisions counts."""
     bank, seen, told = Door(), Seen(ledger), []
     held = await run_chat(PAY, tools=bank.tools)
 
-    async def go_on() -> None:
-        told.append((await resume(held, bank, seen)).shown)
+    async def go_on(decision: Any) -> None:
+        told.append((await resume(held, bank, seen, decisions={"n0": decision})).shown)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(go_on)
+        tasks.start_soon(go_on, True)
         await bank.begun.wait()
-        tasks.start_soon(go_on)
+        tasks.start_soon(go_on, second)
         await seen.waited.wait()
         bank.door.set()
     assert told[0] == told[1]
     assert "executed n0: paid 5 to Ann" in told[0]
     assert [("Ann", 5)] == bank.paid
-
-
-async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -> None:
-    """The first of two decisions counts."""
-    bank, seen, told = Door(), Seen(ledger), []
-    held = await run_chat(PAY, tools=bank.tools)
-
-    async def deny() -> None:
-        told.extend((await resume(held, bank, seen, decisions={"n0": Deny()})).shown)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(resume, held, bank, seen)
-        await bank.begun.wait()
-        tasks.start_soon(deny)
-        await seen.waited.wait()
-        bank.door.set()
-    assert "executed n0: paid 5 to Ann" in told
 
 
 async def test_a_resume_waits_no_longer_than_the_timeout_of_the_tool(ledger: CallLedger) -> None:
@@ -446,73 +426,3 @@ async def test_a_finished_response_runs_once(ledger: CallLedger) -> None:
     assert 1 == len(bank.paid)
     await process("answer_2")
     assert 2 == len(bank.paid)
-
-
-# Processes.
-
-_WORKER = """
-import os, sys
-import anyio
-import structlog
-from streamtools import RunnerOptions, ToolStream, sources
-from streamtools.events import NativeToolCall, ProviderCompleted
-from streamtools.tools import SQLiteLedger
-
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-rounds, dies = int(sys.argv[1]), int(sys.argv[2])
-
-async def main():
-    for number in range(rounds):
-        sys.stdin.readline()  # all processes at the same time
-        place = f"{number % 10}.sqlite"
-        ledger = SQLiteLedger(place, lease=3.0)
-
-        async def pay(to: str) -> str:
-            with open("diary", "a") as file:
-                file.write(f"{number}\\n")
-            if number == dies:
-                os.kill(os.getpid(), 9)
-            return f"paid by {os.getpid()}"
-
-        call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
-        source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
-        told = ""
-        runner = RunnerOptions(ledger=ledger)
-        async with ToolStream(source, tools=[pay], runner=runner, run_id=f"run_{number}") as events:
-            async for event in events:
-                if event.type in ("executed", "error"):
-                    told += str(getattr(event, "code", getattr(event, "result", "")))
-        ledger.close()
-        print(told, flush=True)
-
-anyio.run(main)
-"""
-
-
-@pytest.mark.deep
-def test_four_processes_run_each_call_once(tmp_path: Path) -> None:
-    """They open new ledgers and resume the same runs at the same time, and one is killed within a tool. Each call
-    has one effect and one outcome. Only the calls of the killed process are unknown.
-    """
-    rounds, dies = 40, 23
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _WORKER, str(rounds), str(dies)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    workers: list[Any] = [subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) for _ in range(4)]
-    told: list[list[str]] = []
-    for _ in range(rounds):
-        for worker in workers:
-            if worker.poll() is None:
-                worker.stdin.write("\n")
-                worker.stdin.flush()
-        told.append([worker.stdout.readline().strip() for worker in workers])
-    ends = sorted(worker.wait(60) for worker in workers)
-    for worker in workers:
-        worker.stdin.close()
-        worker.stdout.close()
-    assert [-signal.SIGKILL, 0, 0, 0] == ends
-    effects = Counter((tmp_path / "diary").read_text().split())
-    assert {str(number): 1 for number in range(rounds)} == effects
-    for number, said in enumerate(told):
-        heard = set(filter(None, said))
-        assert {"outcome_unknown"} == heard if number == dies else (len(heard) == 1 and "paid by" in heard.pop()), said

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.errors import Code, RunNotFound
+from streamtools.errors import Code
 from streamtools.events import BATCH_BYTES, Done, Progress, Raw, Text, UIEvent, Warning, weigh
 from streamtools.runs import MemoryEventLog, Runs, log_key
 from tests.serving.test_runs import held
@@ -54,28 +54,6 @@ async def test_an_event_without_a_seq() -> None:
         await log.append("a", Text("x"))
 
     assert 0 == len(log)
-
-
-async def test_readers_wait_for_what_comes() -> None:
-    """Each gets all events after its position."""
-    log, taken = MemoryEventLog(), [list[UIEvent]() for _ in range(3)]
-    events = await write(log, "a", 1, 2)
-
-    async def follow(after: int, pause: bool) -> None:
-        async for event in log.read("a", after):
-            taken[after].append(event)
-            if pause:
-                await anyio.wait_all_tasks_blocked()
-
-    async with anyio.create_task_group() as group:
-        for after in range(3):
-            group.start_soon(follow, after, after == 1)
-        for first in (3, 7, 11):
-            await anyio.wait_all_tasks_blocked()
-            events += await write(log, "a", first, first + 3)
-        events += await write(log, "a", 15, 15, done=True)
-
-    assert [events, events[1:], events[2:]] == taken
 
 
 async def test_several_events_wake_a_reader_once() -> None:
@@ -173,15 +151,6 @@ async def test_an_event_of_unknown_size() -> None:
     assert reader.take() is None
 
 
-@pytest.mark.parametrize("position", [-1, 7, 10**18])
-async def test_an_unknown_position(position: int) -> None:
-    """A warning precedes all events."""
-    log = MemoryEventLog()
-    await write(log, "a", 1, 5, done=True)
-
-    assert ["resync 0", 1, 2, 3, 4, 5, 6] == ids(await read(log.read("a", position)))
-
-
 async def test_a_log_that_starts_during_a_run() -> None:
     """Earlier events count as dropped."""
     log = MemoryEventLog()
@@ -189,15 +158,6 @@ async def test_a_log_that_starts_during_a_run() -> None:
 
     assert ["resync 3", 4, 5, 6] == ids(await read(log.read("a")))
     assert [4, 5, 6] == ids(await read(log.read("a", 3)))
-
-
-async def test_an_unknown_run() -> None:
-    """Reading raises RunNotFound."""
-    log = MemoryEventLog()
-    await write(log, log_key("ann", "r"), 1, 1, done=True)
-    for key in ("r", "ann", log_key("bob", "r"), log_key("an", "n/r")):
-        with pytest.raises(RunNotFound):
-            log.read(key)
 
 
 @given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))

@@ -111,9 +111,11 @@ async def _cancelled(log: EventLog) -> None:
 async def _resync(log: EventLog) -> None:
     events = _run(3)
     await _append(log, events)
-    first, *rest = await _read(log, 50)
-    _check(isinstance(first, Warning) and (first.code, first.seq) == (Code.RESYNC, 0), _resync, first, "resync at 0")
-    _check(rest == events, _resync, rest, events)
+    for position in (-1, 6, 10**18):
+        first, *rest = await _read(log, position)
+        is_resync = isinstance(first, Warning) and (first.code, first.seq) == (Code.RESYNC, 0)
+        _check(is_resync, _resync, first, "resync at 0")
+        _check(rest == events, _resync, rest, events)
 
 
 async def _unknown(log: EventLog) -> None:
