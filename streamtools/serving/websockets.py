@@ -55,8 +55,8 @@ from streamtools.tools.approvals import Decision, parse_decision
 
 _CLOSE_TIMEOUT_S = 5.0
 
-NORMAL, GOING_AWAY, INTERNAL_ERROR = 1000, 1001, 1011
-"""Close codes: all events were sent, the server shuts down, the server failed."""
+NORMAL, GOING_AWAY, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1001, 1008, 1011
+"""Close codes: all events were sent, the server shuts down, too many invalid frames, the server failed."""
 
 
 class AnyWebSocket(Protocol):
@@ -83,8 +83,8 @@ class Socket:
             max_rate=max_rate,
         )
         self.shutdown = shutdown or Shutdown()
-        self.closing: tuple[int, str] | None = None
-        """The close code and the reason, set after too many invalid frames. If it is None, `serve` selects the code."""
+        self.too_many_invalid_frames = False
+        """Whether the client has sent too many invalid frames. Then `serve` closes the websocket with 1008."""
         self._websocket = websocket
         self._closed = False
 
@@ -98,9 +98,9 @@ class Socket:
     ) -> None:
         """Accept the websocket, call `deliver` with the shutdown and `options`, and close the websocket.
 
-        The close code is `closing` if that is set. Otherwise, it is 1011 if `deliver` returned an exception, 1001 after
-        the shutdown has begun, and 1000 in other cases. An exception that `deliver` returned is raised. With
-        `starts=True`, the client is refused if the shutdown has begun.
+        The close code is 1008 if `too_many_invalid_frames` is True. Otherwise, it is 1011 if `deliver` returned an
+        exception, 1001 after the shutdown has begun, and 1000 in other cases. An exception that `deliver` returned is
+        raised. With `starts=True`, the client is refused if the shutdown has begun.
         """
         if starts and self.shutdown.begun:
             await self._refuse()
@@ -109,7 +109,7 @@ class Socket:
             await self._websocket.accept()
         error = await deliver(shutdown=self.shutdown, **options)
         code = INTERNAL_ERROR if error is not None else GOING_AWAY if self.shutdown.begun else NORMAL
-        await self.close(*self.closing or (code,))
+        await self.close(POLICY_VIOLATION if self.too_many_invalid_frames else code)
         if error is not None:
             raise error
 
@@ -150,12 +150,12 @@ class Socket:
         kind = "bytes" if isinstance(message, bytes) else "text"
         await self.writer.send({"type": "websocket.send", kind: message})
 
-    async def close(self, code: int, reason: str = "") -> None:
+    async def close(self, code: int) -> None:
         """Close the websocket, unless it is already closed."""
         if not self.closed:
             self._closed = True
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-                await self.writer.send({"type": "websocket.close", "code": code, "reason": reason})
+                await self.writer.send({"type": "websocket.close", "code": code})
 
     @property
     def _is_new(self) -> bool:
@@ -258,15 +258,14 @@ Ids of this package have about 24 characters, and ids of providers have fewer th
 class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
-    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` means that the decision in the frame was refused, or that the process of the run did
-    not answer. Such a frame may just have arrived too late, so it is not counted as invalid.
+    If the client sends too many invalid frames, the websocket is closed. An error with the field `call_id` means that
+    the decision in the frame was refused, or that the process of the run did not answer. Such a frame may just have
+    arrived too late, so it is not counted as invalid.
     """
 
-    def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
+    def __init__(self, code: str, message: str, **fields: Any) -> None:
         super().__init__(message)
         self.answer = {"code": code, "message": message, **fields}
-        self.close_code = close_code
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
@@ -287,7 +286,7 @@ class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
     """`{"resume": seq, "run_id": id}`: send the events of a run after the event with this `seq`."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
-    run_id: Id | None = None
+    run_id: Id
 
 
 class DecisionFrame(NamedTuple):
@@ -314,12 +313,12 @@ def read_frame(
     values is invalid, and is not parsed.
     """
     if text is None:
-        raise FrameError("not_text", "The frame is binary; send text.", 1003)
+        raise FrameError("not_text", "The frame is binary; send text.")
     if len(text) > max_characters:
-        raise FrameError("too_large", f"The frame has {len(text)} characters; the limit is {max_characters}.", 1009)
+        raise FrameError("too_large", f"The frame has {len(text)} characters; the limit is {max_characters}.")
     try:
         if max_values is not None and len(text) > max_values and count_values(text.encode()) > max_values:
-            raise FrameError("too_large", f"The frame has more than {max_values} values.", 1009)
+            raise FrameError("too_large", f"The frame has more than {max_values} values.")
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise FrameError("not_json", "The frame is not valid JSON.") from None
@@ -385,8 +384,7 @@ async def serve_websocket(
     - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. `runs` must have a run of the user
-      `owner` with this id. The default of `run_id` is the last run on this connection, not counting runs in a
-      `conversation`. A frame with the field `conversation` must have a `run_id`.
+      `owner` with this id.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     The server sends each event as one frame, except the event types in `exclude`. With
@@ -403,9 +401,8 @@ async def serve_websocket(
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`. Such a frame is not counted as invalid.
-    The 32nd invalid frame closes the connection with the code 1008. If that frame is binary, the code is 1003. If it
-    has more than `max_frame` characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are
-    parsed in the event loop.
+    A frame with more than `max_frame` characters or `max_values` JSON values (None: unlimited) is invalid. The 32nd
+    invalid frame closes the connection with the code 1008. Frames are parsed in the event loop.
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
     code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
@@ -474,7 +471,6 @@ class _Connection:
     max_conversations: float
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
-    last_run: Run | None = None  # the last run that answered without a conversation
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
     has_warned: bool = False  # whether the log has the warning `not_a_run`
@@ -531,7 +527,7 @@ class _Connection:
         await self._send_error(error, conversation)
         self.invalid_frames += "call_id" not in error.answer
         if self.invalid_frames >= _MAX_INVALID_FRAMES:
-            self.socket.closing = error.close_code, ""
+            self.socket.too_many_invalid_frames = True
             self._leave()
             self.finished.set()
 
@@ -618,7 +614,7 @@ class _Connection:
         frame = answer.frame
         after = 0
         if isinstance(frame, ResumeFrame):
-            readable: Readable | None = await self._find_run(frame.run_id, conversation)
+            readable: Readable | None = await self._find_run(frame.run_id)
             after = frame.after
         else:
             try:
@@ -630,7 +626,6 @@ class _Connection:
             return
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
-            self.last_run = readable if conversation is None else self.last_run
         elif self.find_run is not None and not self.has_warned:
             self.has_warned = True
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
@@ -644,17 +639,9 @@ class _Connection:
                 reader.leave()
             await reader.close()
 
-    async def _find_run(self, run_id: str | None, conversation: str | None) -> Run:
-        if run_id is None and conversation is None and self.last_run is not None:
-            return self.last_run
-        if run_id is None:
-            missing = "This connection has started no run outside of a `conversation`."
-            raise FrameError("run_not_found", f"{missing} Send a `run_id`, or a message.")
+    async def _find_run(self, run_id: str) -> Run:
         if self.find_run is None:
-            missing = "The server does not look up runs by their `run_id`, because `serve_websocket` has no `runs`."
-            raise FrameError(
-                "run_not_found", f"{missing} Leave out `run_id` to resume the last run of this connection."
-            )
+            raise FrameError("run_not_found", "The server finds no runs, because `serve_websocket` has no `runs`.")
         try:
             return await self.find_run(run_id)
         except RunNotFound:
