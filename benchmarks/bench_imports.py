@@ -29,9 +29,14 @@ CORE = "import anyio, httpx, httpx_sse, pydantic, msgspec"
 MODELS = f"{CORE}; pydantic.BaseModel, pydantic.TypeAdapter"
 TOOL = "@streamtools.tool\ndef forecast(city: str, days: int = 3) -> str: ...\n"
 ROWS = [
-    ("import streamtools", "import streamtools", CORE, 1.3),
+    ("import streamtools", "import streamtools", CORE, 0.5),
     ("a stream and its source", "from streamtools import ToolStream, sources", CORE, 1.3),
-    ("a tool is defined, beside pydantic's models", f"import streamtools\n{TOOL}", MODELS, None),
+    (
+        "a tool is defined, beside pydantic's models",
+        f"from streamtools import ToolStream, sources; import streamtools\n{TOOL}",
+        MODELS,
+        None,
+    ),
     ("all dialects are made", "from streamtools.parsing import DIALECTS; [*DIALECTS.values()]", CORE, None),
     ("encoders and endpoints", "import streamtools, streamtools.outputs, streamtools.outputs.asgi", CORE, None),
 ]

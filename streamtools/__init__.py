@@ -1,6 +1,6 @@
 """Streaming middleware between a language model and a user interface: parses, executes and reports tool calls.
 
-Importing the package loads only the modules that a stream requires. Other names are imported on first use.
+Importing the package loads nothing else. Each name is imported on first use.
 """
 
 # ruff: noqa: I001, RUF022  # the names are in the order of the pipeline
@@ -9,36 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtools import events
-from streamtools.events import coalesce
-from streamtools.errors import Code, StreamToolsError
 from streamtools.loading import load_later
-from streamtools.calls import ToolCall
-from streamtools.limits import Limits
-from streamtools import sources
-from streamtools.parsing import Dialect, Parser, dialects_for, parse
-from streamtools.machine import StreamMachine
-from streamtools.tools import Answer, Approve, Deny
-from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.parsing.options import ParserOptions
-from streamtools.stream import (
-    ApprovalOptions,
-    InvalidItem,
-    OutputOptions,
-    RunnerOptions,
-    StreamOptions,
-    TextOptions,
-    ToolStream,
-    TurnResult,
-    extract_tool_calls,
-)
 
 if TYPE_CHECKING:
-    from streamtools import conversation, outputs, rules
+    from streamtools import conversation, events, outputs, rules, sources
+    from streamtools.calls import ToolCall
     from streamtools.conversation import Emulation, augment_system_prompt, chat
+    from streamtools.errors import Code, StreamToolsError
+    from streamtools.events import coalesce
+    from streamtools.limits import Limits
+    from streamtools.machine import StreamMachine
     from streamtools.outputs.ui_texts import UiTexts
+    from streamtools.parsing import Dialect, Parser, dialects_for, parse
+    from streamtools.parsing.options import ParserOptions
     from streamtools.recording.event_replay import replay
+    from streamtools.stream import (
+        ApprovalOptions, InvalidItem, OutputOptions, RunnerOptions, StreamOptions, TextOptions, ToolStream, TurnResult,
+        extract_tool_calls,
+    )  # fmt: skip
     from streamtools.stream.text_judge import TextJudge
+    from streamtools.tools import (
+        Answer, Approve, Deny, Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult,
+    )  # fmt: skip
+    from streamtools.tools.tool import tool  # mypy takes `streamtools.tools.tool` for the module
 
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
@@ -51,14 +44,26 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    **{name: name for name in ("errors", "gateway", "history", "outputs", "parsing", "recording", "rules", "runs")},
-    **{name: name for name in ("conversation", "telemetry", "testing", "tools")},
-    **dict.fromkeys(("augment_system_prompt", "Emulation", "chat"), "conversation"),
-    "UiTexts": "outputs.ui_texts",
-    "replay": "recording.event_replay",
-    "TextJudge": "stream.text_judge",
+_NAMES = {
+    **{name: name for name in ("gateway", "history", "recording", "rules", "runs", "sources", "telemetry", "testing")},
+    "calls": "ToolCall",
+    "conversation": "augment_system_prompt Emulation chat conversation",
+    "errors": "Code StreamToolsError errors",
+    "events": "coalesce events",
+    "limits": "Limits",
+    "machine": "StreamMachine",
+    "outputs": "outputs",
+    "outputs.ui_texts": "UiTexts",
+    "parsing": "Dialect Parser dialects_for parse parsing",
+    "parsing.options": "ParserOptions",
+    "recording.event_replay": "replay",
+    "stream": "ApprovalOptions InvalidItem OutputOptions RunnerOptions StreamOptions TextOptions ToolStream TurnResult "
+    "extract_tool_calls",
+    "stream.text_judge": "TextJudge",
+    "tools": "Answer Approve Deny Guards Tool ToolContext ToolError ToolOutcome ToolRegistry ToolResult tool tools",
 }
-"""Maps each name that is imported on first use to its module."""
+"""The public names of each module. If a name equals its module, it stands for the module itself."""
 
-load_later(globals(), _LAZY, telemetry="opentelemetry")
+load_later(
+    globals(), {name: module for module, names in _NAMES.items() for name in names.split()}, telemetry="opentelemetry"
+)

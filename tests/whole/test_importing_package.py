@@ -61,8 +61,17 @@ def modules_after(code: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """The modules that `import streamtools` imports in addition to the core dependencies."""
-    return modules_after("import streamtools") - modules_after(f"import {CORE}")
+    """The modules that a stream imports in addition to the core dependencies."""
+    return modules_after("from streamtools import ToolStream, sources, tool") - modules_after(f"import {CORE}")
+
+
+def test_the_package_alone_imports_almost_nothing() -> None:
+    """It imports only what is needed to import names on first use."""
+    found = modules_after("import streamtools")
+    assert {"streamtools", "streamtools.errors", "streamtools.loading"} == {
+        name for name in found if name.partition(".")[0] == "streamtools"
+    }
+    assert not {"anyio", "httpx", "pydantic", "structlog"} & found
 
 
 def test_no_extra_is_imported(imported: set[str]) -> None:
@@ -122,7 +131,7 @@ def test_the_first_tool_imports_models_of_pydantic(imported: set[str]) -> None:
 
 
 def test_the_first_parser_imports_the_dialects(imported: set[str]) -> None:
-    """The package itself imports only the two dialects that it teaches."""
+    """A stream without a parser imports only the two dialects that it teaches."""
     dialects = "streamtools.parsing.dialects."
     alone = modules_after("from streamtools import Parser; Parser(())") - imported
     forms = ("attribute_xml", "json_after_name", "json_with_name", "message_headers", "parameter_xml", "pythonic")

@@ -106,7 +106,6 @@ def tools(door: threading.Event) -> ToolRegistry:
         door.wait()
         raise ValueError(SECRETS["exception"])
 
-    registry.tool(answers, name="answers")
     return registry
 
 
