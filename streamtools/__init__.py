@@ -13,6 +13,8 @@ from streamtools.loading import load_later
 
 if TYPE_CHECKING:
     from streamtools import conversation, events, outputs, rules, sources
+    from streamtools import gateway as gateway, history as history, recording as recording, runs as runs
+    from streamtools import telemetry as telemetry, testing as testing
     from streamtools.calls import ToolCall
     from streamtools.conversation import Emulation, augment_system_prompt, chat
     from streamtools.errors import Code, StreamToolsError

@@ -349,7 +349,9 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
         names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
         accepted = f"only {', '.join(unnamed[len(own) :])}" if unnamed[len(own) :] else "no value"
         raise TypeError(f"{name}() takes {accepted} without a name; write {names}")
-    if unnamed is not None and (missing := [each for each in required if each not in {*named, *unnamed[: len(given)]}]):
+    if unnamed is None or not (named or given[1:]):  # `copy` and `pickle` make an object without arguments
+        return
+    if missing := [each for each in required if each not in {*named, *unnamed[: len(given)]}]:
         raise TypeError(f"{name}() needs a value for {' and '.join(missing)}")
 
 

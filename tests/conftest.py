@@ -134,7 +134,7 @@ def events_in_order() -> Iterator[None]:
     A stream that continues a run is not checked, because its log has the first events.
     """
     grammars: WeakKeyDictionary[ToolStream, Grammar | None] = WeakKeyDictionary()
-    read, take_ready = ToolStream.__anext__, ToolStream.take_ready
+    read, take_ready = ToolStream.__anext__, ToolStream._take_ready
 
     def check(stream: ToolStream, event: UIEvent) -> None:
         grammar = grammars.setdefault(stream, Grammar() if event.seq < 2 else None)
@@ -154,7 +154,7 @@ def events_in_order() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ToolStream, "__anext__", checked)
-        patch.setattr(ToolStream, "take_ready", ready_checked)
+        patch.setattr(ToolStream, "_take_ready", ready_checked)
         yield
 
 

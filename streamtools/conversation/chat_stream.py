@@ -235,7 +235,7 @@ class Chat(ToolStream):
         return "auto" if is_mixed else None  # the next answer may come from a model without native calls
 
     @property
-    def supersedes(self) -> bool:
+    def _supersedes(self) -> bool:
         """Whether a step that readers have seen may be replaced. Readers then need a format that can replace a step."""
         return self._fallback is not None and self._fallback.on_break == "restart_step"
 

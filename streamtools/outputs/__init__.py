@@ -7,7 +7,7 @@ import it separately.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamtools.errors import check_function, check_word, described, has_methods
 from streamtools.loading import load_later
@@ -19,6 +19,9 @@ from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder, NativeEncoder, TextEncoder
+
+if TYPE_CHECKING:
+    from streamtools.outputs import asgi as asgi
 
 __all__ = [
     "FORMATS",
@@ -82,7 +85,7 @@ def make_encoder(format: Format) -> Encoder:
 
 def check_can_replace_steps(encoder: Encoder, run_or_stream: object) -> None:
     """Raise ValueError if a stream may replace steps that were already sent, but the encoder cannot report that."""
-    if getattr(run_or_stream, "supersedes", False) and not getattr(encoder, "replaces", False):
+    if getattr(run_or_stream, "_supersedes", False) and not getattr(encoder, "replaces", False):
         raise ValueError(
             f"{type(encoder).__name__} cannot report a replaced step, but on_break='restart_step' may replace steps. "
             "Use the native format or on_break='continue'."

@@ -69,8 +69,8 @@ class PacedSink(EventSink):
             return None
         if not self._has_deltas:
             self._has_deltas = True
-            self._events.pace.set_rate(id(self._events), self._writer.max_rate)
-        return self._events.pace.rate if self._events.pace.has_waited else None
+            self._events._pace.set_rate(id(self._events), self._writer.max_rate)
+        return self._events._pace.rate if self._events._pace.has_waited else None
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         self._waiting += events
@@ -204,9 +204,9 @@ class EventReader:
     async def _begin(self) -> None:
         """Start the sink."""
         events = self._events
-        # `take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
+        # `_take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
         if isinstance(events, Attachment) or getattr(type(events), "__anext__", None) is ToolStream.__anext__:
-            self._take_ready = cast("Attachment | ToolStream", events).take_ready
+            self._take_ready = cast("Attachment | ToolStream", events)._take_ready
         await self._sink.start(events)
 
     async def _take(self, event: UIEvent, /) -> None:

@@ -118,8 +118,8 @@ class Attachment(AsyncOnly):
         check_kind("after", after, int)
         self.position = after
         self.shared_frames = journal.shared_frames
-        self.pace = journal.pace
-        self.pace.set_rate(id(self), None)
+        self._pace = journal.pace
+        self._pace.set_rate(id(self), None)
         self._journal = journal
         self._on_detach = on_detach
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
@@ -159,7 +159,7 @@ class Attachment(AsyncOnly):
         self.position = event.seq
         return event
 
-    def take_ready(self) -> Sequence[UIEvent]:
+    def _take_ready(self) -> Sequence[UIEvent]:
         """Return the next events that are available without waiting. `done` is never among them.
 
         Returns no events before the first `anext`, or if the log is not in memory.
@@ -186,7 +186,7 @@ class Attachment(AsyncOnly):
     def _detach(self) -> None:
         if not self._detached:
             self._detached = True
-            self.pace.remove(id(self))
+            self._pace.remove(id(self))
             observing.report("readers", -1)
             self._on_detach(self)
 

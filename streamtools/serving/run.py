@@ -101,7 +101,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self.note = note
         self.journal = Journal(event_log, owner, run_id)
         """Writes the events. A Redis store replaces it before `_drive`."""
-        self.supersedes: bool = getattr(stream, "supersedes", False)
+        self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
@@ -384,15 +384,15 @@ class Run(AsyncOnly, Checked, Deciding):
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
-        self.trace = getattr(events, "trace", "")
+        self.trace = getattr(events, "_trace", "")
         self.journal.begin()
         # A log that is not in memory may have readers in other processes, which this process does not know.
         if isinstance(self.journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):
-            events.use_pace(self.journal.pace)
+            events._run.pace = self.journal.pace  # from the next source on
         if getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
-            cast("ToolStream", events).forward(self._write)
+            cast("ToolStream", events)._forward(self._write)
 
     async def _take(self, event: UIEvent, /) -> bool:
         """Write an event that was read by iteration. Returns whether it is `done`."""

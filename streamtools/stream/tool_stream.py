@@ -296,7 +296,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             log.warning("no_list_in_answer", run_id=self.run_id, advice="write output=list[Item], or path=[...]")
 
     @property
-    def trace(self) -> str:
+    def _trace(self) -> str:
         """The W3C `traceparent` of the run, once the stream is entered. Empty without telemetry."""
         return self._run.steps.trace
 
@@ -351,20 +351,16 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     def __anext__(self) -> Awaitable[UIEvent]:
         return self._buffer.get()
 
-    def take_ready(self) -> Sequence[UIEvent]:
+    def _take_ready(self) -> Sequence[UIEvent]:
         """Return the buffered events without waiting, up to a limit of bytes."""
         return self._buffer.take_ready()
 
     @property
-    def pace(self) -> ReadPace:
+    def _pace(self) -> ReadPace:
         """The pace of the reads from the provider, which depends on the `max_rate` of the readers."""
         return self._run.pace
 
-    def use_pace(self, pace: ReadPace) -> None:
-        """Read from the provider at this pace, from the next source on."""
-        self._run.pace = pace
-
-    def forward(self, write: Callable[[UIEvent], object]) -> None:
+    def _forward(self, write: Callable[[UIEvent], object]) -> None:
         """Pass all events to `write`. Iteration then yields no events, and ends when the stream ends."""
         self._buffer.forward(write)
 

@@ -356,7 +356,7 @@ async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
     if isinstance(required, bool):
         return required
     try:
-        returned = required(tool.named(arguments))
+        returned = required(tool._named(arguments))
         return bool(await returned if inspect.isawaitable(returned) else returned)
     except BaseException as error:
         if not is_failure(error):

@@ -154,7 +154,7 @@ class _ProgressReporter:
     async def __call__(self, progress: Any) -> None:
         with self._paused_clock():
             try:
-                serialize = self._tool.write if self._tool.yields else write
+                serialize = self._tool.write if self._tool._yields else write
                 await self._report(_write(self._tool, serialize, progress).value)
             except Exception as error:
                 self.failure = error
@@ -201,7 +201,7 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
 
 
 async def _call(tool: Tool, work: Callable[[], Any], report: Report, thread: Thread) -> Any:
-    if tool.yields:
+    if tool._yields:
         return await _run_generator(work(), report)
     value = work() if tool.is_async else await run_in_thread(work, thread)
     return await value if inspect.isawaitable(value) else value

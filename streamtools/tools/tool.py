@@ -161,7 +161,7 @@ class Tool(Generic[P, R]):
             where, advice = f"tool {self.name!r}: requires_approval", "; or write True or False"
             check_function(where, self.requires_approval, "arguments", advice=advice)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
-        self.yields = inspect.isasyncgenfunction(body)
+        self._yields = inspect.isasyncgenfunction(body)
         if inspect.isgeneratorfunction(body):
             raise TypeError(f"tool {self.name!r} yields: write `async def`, or call `progress` of its `ToolContext`")
         parameters = options.get("parameters")
@@ -174,7 +174,7 @@ class Tool(Generic[P, R]):
                 accepted = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self._read, self.named, self.context = accepted
+        self.parameters, self._read, self._named, self.context = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)

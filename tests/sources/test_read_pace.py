@@ -138,7 +138,7 @@ async def test_a_response_of_httpx(clock: Clock) -> None:
         network = answer.extensions["network_stream"]._stream
         texts = list[str]()
         async with ToolStream(sources.openai(answer)) as events:
-            events.pace.set_rate(0, 30)
+            events._pace.set_rate(0, 30)
             async for event in events:
                 if isinstance(event, Text):
                     texts.append(event.text)

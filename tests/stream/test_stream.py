@@ -304,7 +304,7 @@ async def test_large_events_slow_the_provider() -> None:
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
         assert most <= sum(map(weigh, events._buffer._events)) <= most + len(LARGE) + 1000
-        assert sum(map(weigh, events.take_ready())) <= max(BATCH_BYTES, len(LARGE)) + 64
+        assert sum(map(weigh, events._take_ready())) <= max(BATCH_BYTES, len(LARGE)) + 64
         seqs = [(await anext(events)).seq for _ in range(50)]
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 

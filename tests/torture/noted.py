@@ -26,8 +26,8 @@ class Noting(ToolStream):
         self.taken.append(event)
         return event
 
-    def take_ready(self) -> Sequence[UIEvent]:
-        events = super().take_ready()
+    def _take_ready(self) -> Sequence[UIEvent]:
+        events = super()._take_ready()
         self.taken += events
         return events
 

@@ -240,6 +240,8 @@ def imports(module: Module, names: Collection[str], *, types: bool = True) -> It
         if isinstance(node, ast.Import):
             wanted = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
+            if all(alias.asname == alias.name for alias in node.names):
+                continue  # it tells type checkers which modules `load_later` imports
             start = node.module or ""
             if node.level:  # `from ..x import y`, seen from `package`
                 above = ["streamtools", *filter(None, package.removeprefix("__init__").split("."))]

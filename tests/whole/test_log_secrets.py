@@ -76,7 +76,7 @@ def log() -> Iterator[Lines]:
 
 def tools(door: threading.Event) -> ToolRegistry:
     """Return tools that fail in each way."""
-    registry = ToolRegistry()
+    registry = ToolRegistry(on_duplicate="replace")
 
     @registry.tool
     async def fails(text: str) -> str:

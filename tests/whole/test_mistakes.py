@@ -55,7 +55,7 @@ async def entered() -> Any:
 LOCAL = OpenAIChat("m", base_url="http://127.0.0.1:1/v1")
 QUESTION = [{"role": "user", "content": "Hello"}]
 PROGRAM = """
-import asyncio, httpx, streamtools
+import asyncio, copy, httpx, streamtools
 from contextlib import ExitStack
 from starlette.requests import Request
 from streamtools import *
@@ -112,7 +112,8 @@ WRITTEN = {
     "chat(LOCAL, QUESTION, rule=[])": "TypeError: 'rule'; did you mean text=TextOptions(rules=...)?",
     'OpenAIChat("m", tools=[print])': "TypeError: has no parameter 'tools'; write chat(..., tools=[...])",
     'OpenAIChat(base_url="http://x")': "TypeError: OpenAIChat() needs a value for model",
-    "chat()": "TypeError: Chat() needs a value for model and messages",
+    "chat(LOCAL)": "TypeError: Chat() needs a value for messages",
+    "copy.copy(OutputOptions(int)).other": "AttributeError: 'OutputOptions' object has no attribute 'other'",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
     "tool(requires_approval=lambda: True)(print)": "TypeError: requires_approval(arguments), got <lambda>()",
     "chat(LOCAL, QUESTION, follow_up=lambda: None)": "TypeError: follow_up must be callable as follow_up(messages)",
