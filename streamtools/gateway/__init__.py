@@ -5,7 +5,7 @@ the extra `web`. Both use `Rewrite`, which does no I/O. A custom server can use 
 
     rewrite = Rewrite(mode="text")  # once
 
-    client = client_of(method, path)  # if None, forward the request unchanged
+    client = client_of(method, path)  # if None, forward the request if `rewrite.may_forward(method, path)`
     exchange = rewrite.begin(client, body, host=upstream_host)
     while (request := exchange.request) is not None:
         url = upstream_url + path_for(path, request.endpoint)

@@ -22,8 +22,9 @@ from streamtools.errors import Code
 from streamtools.gateway.client_requests import Client, ClientRequest, as_tools
 from streamtools.gateway.settings import Settings
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID, CallPlan, calls_in
+from streamtools.history.content import string_at
 from streamtools.history.writing import valid_name
-from streamtools.json_values import decode
+from streamtools.json_values import decode, with_texts
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder
@@ -32,6 +33,7 @@ from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder
 from streamtools.parsing.dialects.neutralizing import restore
+from streamtools.rules.vault import Vault
 from streamtools.sources.provider_terms import read_fault
 
 _log = Logger(__name__)
@@ -48,7 +50,7 @@ class ClientAnswer:
 
     `machine` finds calls in the text of the model. `identity` returns the id of the answer and the name of the model,
     as the upstream sent them. `neutralized` says whether the request contains neutralized text. `watch` is called with
-    each event except `text` events.
+    each event except `text` events. `vault` has the values of the request, and restores them in the answer.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class ClientAnswer:
         identity: Callable[[], tuple[str | None, str | None]],
         neutralized: bool,
         watch: OnEvent | None,
+        vault: Vault | None = None,
     ) -> None:
-        self._settings, self._request, self._plan = settings, request, plan
+        self._settings, self._request, self._plan, self._vault = settings, request, plan, vault
         self._identity = identity
         self._watch = watch
         # With fallbacks, calls of a failed upstream may still be discarded. So the client gets calls only at the end.
@@ -69,15 +72,17 @@ class ClientAnswer:
         self._dialects = plan.dialects if neutralized else ()  # for restoring arguments
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         self._max_calls = 0 if drops_calls else None if request.parallel else 1  # None means no limit
+        in_json = string_at(request.options.get("response_format"), "type").startswith("json")
+        restoring = [] if vault is None else [vault.rule(settings.text_rules, in_json=in_json)]
         self.machine = StreamMachine(
             dialects=plan.readable,
             tools=as_tools(request.tools) if plan.dialects else (),
             execute="never",
             native_tool_calls=plan.native,
-            call_deltas=not (neutralized or self._calls_at_end),
+            call_deltas=not (neutralized or self._calls_at_end or restoring),
             on_malformed=settings.on_malformed,
             limits=settings.limits,
-            text_rules=settings.text_rules,
+            text_rules=[*restoring, *settings.text_rules],
             new_id=settings.new_id or self._new_id,
         )
         self.machine.reserve(calls_in(request.history))
@@ -188,9 +193,10 @@ class ClientAnswer:
         """Return `call` with the id and the arguments that the client gets."""
         if self._plan.native is None and call.dialect == NATIVE:  # the id must not have the mark of calls in text
             call = msgspec.structs.replace(call, id=call.id.replace(TEXT_CALL_ID, "", 1))
-        if not self._dialects:
-            return call
-        return msgspec.structs.replace(call, arguments=restore(call.arguments, self._dialects))
+        arguments = restore(call.arguments, self._dialects) if self._dialects else call.arguments
+        if self._vault is not None:
+            arguments = with_texts(arguments, self._vault.restore)
+        return call if arguments is call.arguments else msgspec.structs.replace(call, arguments=arguments)
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
         """Return the events that end the answer. `pending` contains only calls that the client gets."""

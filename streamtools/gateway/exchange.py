@@ -18,8 +18,9 @@ it has no status or one of these statuses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -42,14 +43,18 @@ from streamtools.gateway.upstream_requests import (
     without_schema,
     write_request,
 )
-from streamtools.json_values import decode
+from streamtools.history import Message, Results, User
+from streamtools.history.content import is_text
+from streamtools.json_values import decode, with_texts
 from streamtools.logs import Logger
 from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, to_json
+from streamtools.rules.vault import Vault
 from streamtools.sources import adapter
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.finished import finished
 from streamtools.sources.provider_terms import read_fault
+from streamtools.stream.hiding import hide
 from streamtools.stream.long_work import IN_THREAD
 
 log = Logger(__name__)
@@ -199,6 +204,11 @@ class RewrittenExchange(Exchange):
         self._host = host
         self._watch = watch
         self._is_long_request = request_size > IN_THREAD
+        self._vault = None if settings.vault is None else settings.vault.empty()
+        if self._vault is not None:
+            request = _hide(self._vault, request)
+            if any(not is_text(part) for message in request.history for part in _parts_of(message)):
+                settings.warn_once("request_has_files", advice="the vault searches only text and text files")
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings)
         # The number of bytes that may still arrive in all responses to this request together.
@@ -294,6 +304,7 @@ class RewrittenExchange(Exchange):
             identity=lambda: self._identity or self._adapter.identity,
             neutralized=self._neutralized,
             watch=self._watch,
+            vault=self._vault,
         )
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
@@ -357,6 +368,8 @@ class RewrittenExchange(Exchange):
         pending = self._failover.answer.take_pending_text()
         sent = self._stream_or_keep(self._answer.feed(pending)) if pending else b""
         written = self._answer.continue_elsewhere(self._client_request.model or "")
+        if self._vault is not None:
+            written = self._vault.replace(written, from_model=True)
         self._failover.move_on(written, begun=bool(self._answer.shown))
         self.has_fallback = self._failover.answer.next is not None
         self.request = self._write()
@@ -378,18 +391,19 @@ class Rewrite(Settings):
       text.
 
     The client gets a malformed call as an error, or with `on_malformed="text"` as text. `upstream` names the server.
-    `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the request in order.
+    `text_rules` apply to the text of every answer. An empty copy of the `vault` replaces the values in each request,
+    and restores them in the answer. If the upstream fails, the `fallbacks` get the request in order.
     `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These
     three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
-        """Return the exchange for one request, whose `body` has the format `client`. Never raises.
+        """Return the exchange for one request, whose `body` has the format `client`. Only finders may raise.
 
         `host` is the host name of the upstream. `watch` is called with each event of the answer, except `text` events,
         before the client gets the event. An answer that is forwarded unchanged has no events.
         """
-        reads_text = bool(self.text_rules)
+        reads_text = bool(self.text_rules or self.vault)
         model = ""
         try:
             fields = read_body(body)
@@ -408,6 +422,22 @@ class Rewrite(Settings):
             if client == "openai" and not rewrites:  # the upstream reports the error
                 return PassThrough(client, "chat/completions", body)
             return RefusedExchange(client, error if isinstance(error, InvalidRequest) else InvalidRequest(str(error)))
+
+
+def _hide(vault: Vault, request: ClientRequest) -> ClientRequest:
+    """Return the request with placeholders in its history and its options."""
+    history = hide(vault, request.history)
+    return request._replace(history=history, options=with_texts(request.options, vault.replace))
+
+
+def _parts_of(message: Message) -> Iterable[dict[str, Any]]:
+    """Return the parts of the user's message or of the results, if they are not only a text."""
+    match message:
+        case User(list() as parts):
+            return parts
+        case Results(results):
+            return chain.from_iterable(result.parts for result in results)
+    return ()
 
 
 def _refuse_unsupported_options(body: Mapping[str, Any]) -> None:

@@ -18,9 +18,9 @@ IDEMPOTENCY_KEY = "idempotency-key"
 
 An exchange's further requests differ from the first, so they must not have the same idempotency key."""
 
-UNREAD_ANSWER = (
-    "The text rules of this gateway cannot check the answers of this path. Use chat completions, Responses or "
-    "Messages, or call the upstream directly."
+UNREAD = (
+    "This gateway cannot apply its text rules and its vault to this path. Use chat completions, Responses or Messages, "
+    "or call the upstream directly."
 )
 
 _HOP_BY_HOP = {

@@ -293,11 +293,10 @@ class _Gateway:
     async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.
 
-        Raises HTTPException if there are `text_rules` and the answer may contain text of a model, because the rules
-        cannot check an answer that is forwarded unread.
+        Raises HTTPException if `Rewrite.may_forward` does not allow it.
         """
-        if self.rewrite.text_rules and http.may_return_text(f"/{endpoint}"):
-            raise HTTPException(400, http.UNREAD_ANSWER)
+        if not self.rewrite.may_forward(request.method, f"/{endpoint}"):
+            raise HTTPException(400, http.UNREAD)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
         return await self._deliver(Delivery(PassThrough("openai", endpoint, body), route), request, send)

@@ -10,13 +10,14 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover_rules import Circuits
 from streamtools.errors import Checked, check_kind, check_word
-from streamtools.gateway.http import Headers
+from streamtools.gateway.http import Headers, may_return_text
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.options import Options
 from streamtools.rules.rule import Rule
+from streamtools.rules.vault import Vault
 
 log = Logger(__name__)
 
@@ -68,6 +69,7 @@ class RewriteOptions(TypedDict, total=False):
     dialects: Dialects
     on_malformed: Literal["text", "error"]
     text_rules: Sequence[Rule]
+    vault: Vault | None
     fallbacks: Sequence[FallbackUpstream]
 
 
@@ -80,6 +82,7 @@ class Settings(Checked):
     on_malformed: Literal["text", "error"] = "error"
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
+    vault: Vault | None = None
     fallbacks: Sequence[FallbackUpstream] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
@@ -97,12 +100,22 @@ class Settings(Checked):
             check_word("mode", mode, get_args(CallMode))
         for fallback in self.fallbacks:
             check_kind("each of `fallbacks`", fallback, FallbackUpstream)
+        check_kind("vault", self.vault, Vault, optional=True)
         check_word("upstream", self.upstream, get_args(Upstream))
         Options(text_rules=self.text_rules)  # raises ValueError for invalid rules
         # Raises ValueError for a dialect that cannot be taught. A model that matches no pattern has the mode "text".
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching_plan(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))
+
+    def may_forward(self, method: str, path: str) -> bool:
+        """Return whether a request may be forwarded unread, and its answer too.
+
+        `text_rules` cannot check the answer, and the `vault` cannot replace values in the request.
+        """
+        if self.vault is not None and method != "GET":
+            return False
+        return not (self.text_rules and may_return_text(path))
 
     def record_dialect(self, model: str, taught: Dialect, used: Dialect) -> None:
         """Record that `model` made its last call in the dialect `used`. Logs a warning if another dialect was taught.

@@ -7,7 +7,7 @@ imports neither library itself.
 
 Requests to other endpoints than Chat Completions, Responses and Messages are forwarded unchanged. Text rules cannot
 check the answer to such a request. So with text rules, the request is refused if its answer may contain text of a
-model.
+model. With a vault, only GET requests are forwarded.
 
 The SDK gets the error statuses, timeouts and early network errors of the upstream unchanged. If the connection breaks
 after the client's response has begun, the response ends with an error in the client's format.
@@ -97,11 +97,11 @@ class ToolCallTransport(ClientTransport):
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
     def _refusal(self, library: ModuleType, request: Any) -> Any:
-        """Return an error response if there are text rules that cannot read the request's answer, else None."""
+        """Return an error response if `Rewrite.may_forward` does not allow the request, else None."""
         path = request.url.path
-        if not self._rewrite.text_rules or not http.may_return_text(path):
+        if self._rewrite.may_forward(request.method, path):
             return None
-        body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, http.UNREAD_ANSWER)
+        body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, http.UNREAD)
         return library.Response(400, headers=[("content-type", http.JSON)], content=body)
 
     def _upstream_request(

@@ -92,6 +92,16 @@ class Vault:
         """The values of the conversation, as JSON data. Store it with the history of the conversation."""
         return {"values": {self._kinds[key]: list(values) for key, values in self._values.items() if values}}
 
+    def empty(self) -> Vault:
+        """Return a vault with the same rules, finders and options, but without values."""
+        return Vault(
+            self._rules,
+            finders=self._finders,
+            placeholder=self._placeholder,
+            skip_roles=self.skip_roles,
+            skip_tools=self.skip_tools,
+        )
+
     def __repr__(self) -> str:  # contains no values
         return f"<Vault with {len(self._placeholders)} values>"
 
