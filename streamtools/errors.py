@@ -111,7 +111,8 @@ class Code(StrEnum):
     ARGUMENTS_MISMATCH = "arguments_mismatch"
     """The final arguments of a native call differ from the deltas. The final arguments are used."""
     INVALID_OUTPUT = "invalid_output"
-    """The answer is not a valid `output`. Its text remains visible."""
+    """The answer is not a valid `output`. Its text remains visible. If no valid answer follows, an error ends the
+    run."""
     UNKNOWN_PLACEHOLDER = "unknown_placeholder"
     """The model wrote a placeholder for which the `Vault` has no value. The placeholder remains in the text."""
     FAILED_OVER = "failed_over"
@@ -419,19 +420,27 @@ class RecordingError(StreamToolsError):
     """A file is not a recording, or is incomplete. The message names the file and the line."""
 
 
-class RunNotFound(StreamToolsError, LookupError):
+class _AnsweredError(StreamToolsError):
+    """An exception for which `asgi.exception_handlers` has a response. Its traceback says so."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)
+        self.add_note("To answer it with a status other than 500, write exception_handlers=asgi.exception_handlers.")
+
+
+class RunNotFound(_AnsweredError, LookupError):
     """The run does not exist for this user: it never existed, belongs to another user, or is no longer stored."""
 
 
-class OwnerUnreachable(StreamToolsError, TimeoutError):
+class OwnerUnreachable(_AnsweredError, TimeoutError):
     """The process that drives a run, or Redis, did not respond in time. Both may still have received the request."""
 
 
-class Draining(ClosedError):
+class Draining(_AnsweredError, ClosedError):
     """The server is shutting down. Active runs finish, and new runs are refused."""
 
 
-class TooManyRuns(StreamToolsError):
+class TooManyRuns(_AnsweredError):
     """The maximum number of concurrent runs has been reached."""
 
 

@@ -70,20 +70,31 @@ def read_messages(
     instead.
 
     Raises ValueError for an object that is not a message, for a refused system message, and for a native result in a
-    `Results` message if the turn before has no open call for it. The error contains the index of the message, from 0.
+    `Results` message if the turn before has no open call for it. With `client=True`, also for an empty list, and for a
+    user message without content. The error contains the index of the message, from 0.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")
     listed = list(messages)
+    if client and not listed:
+        raise ValueError("the client sent no message")
     from_front_ends = [_front_end_reader(message) for message in listed]
     reader = HistoryReader(client=any(from_front_ends) if client is None else client, system=system)
     for index, (message, read_from_front_end) in enumerate(zip(listed, from_front_ends, strict=True)):
         reader.index = index
         try:
+            if client and isinstance(message, OBJECT) and message.get("role") == "user":
+                _check_content(message)
             _read(message, read_from_front_end, reader)
         except ValueError as error:
             raise ValueError(f"message {index}: {error}") from None
     return reader.finish()
+
+
+def _check_content(message: Mapping[str, Any]) -> None:
+    content = message.get("content") or message.get("parts") or message.get("images")
+    if not (content and isinstance(content, str | Mapping | list | tuple)):
+        raise ValueError(f"the content must be a text that is not empty, or a list of parts, got {content!r:.40}")
 
 
 def _front_end_reader(message: Mapping[str, Any] | Message) -> _Read | None:

@@ -36,7 +36,8 @@ class OutputText:
         self._head: str | None = ""  # text before the value; None after the value has begun
         self._text: list[str] = []
         self._has_additions = False  # whether a part of the value was read
-        self._has_warned = False  # a warning about the invalid value was returned
+        self.fault = ""
+        """Why the turn contains no valid value, after a warning has reported it."""
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
         """Read the text events in `events`, and append `partial` events for the value to the list. Returns `events`."""
@@ -53,7 +54,7 @@ class OutputText:
         out: list[UIEvent] = []
         if not self._reader.ended and (self._has_additions or not has_calls):
             self._add(self._reader.close(), out)
-            if self._reader.fault is not None and not self._has_warned:
+            if self._reader.fault is not None and not self.fault:
                 self._warn(self._reader.fault.message, out)
         return out
 
@@ -111,5 +112,5 @@ class OutputText:
             self._warn(str(fault), out)
 
     def _warn(self, message: str, out: list[UIEvent]) -> None:
-        self._has_warned = True
-        out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message))
+        self.fault = _INVALID + message
+        out.append(Warning(Code.INVALID_OUTPUT, self.fault))

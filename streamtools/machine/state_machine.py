@@ -714,4 +714,8 @@ class StreamMachine:
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True
         self.source = None
-        return [self._ending.done(self.pending, left=left)]
+        done, events = self._ending.done(self.pending, left=left), list[UIEvent]()
+        if done.reason == "finished" and self._turn.output_fault:
+            events = self._report_failure(Code.INVALID_OUTPUT, self._turn.output_fault, None)
+            done = self._ending.done(self.pending, left=left)
+        return [*events, done]

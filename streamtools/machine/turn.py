@@ -203,6 +203,11 @@ class Turn:
             events += self._output.end(has_calls=bool(calls))
         return events
 
+    @property
+    def output_fault(self) -> str:
+        """Why the text is not a valid value of the requested type; empty if it is valid, or no type is requested."""
+        return "" if self._output is None else self._output.fault
+
     def choose_calls(self, *, self_contained: bool) -> ChosenCalls:
         """Choose which calls of the turn are used, and reject the others.
 

@@ -619,8 +619,11 @@ class RemoteRun(Run):
                 return
 
     async def questions(self) -> list[Question]:
-        answer = {} if self.ended else await self._process.messages.ask(self._key, {"kind": "questions"})
-        return msgspec.convert(answer.get("questions", []), list[Question])
+        answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, {"kind": "questions"})
+        if answer.get("over"):
+            self._load(await self._process.server.read_result(self._key))
+            return await super().questions()
+        return msgspec.convert(answer["questions"], list[Question])
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         decision = read_decision(call_id, decision)

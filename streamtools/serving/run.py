@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly, Checked, Code, OwnerUnreachable, RunNotFound
+from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.serving.event_log import MemoryEventLog, ReadableLog
@@ -148,7 +148,8 @@ class Run(AsyncOnly, Checked, Deciding):
         def __aiter__(self) -> Never:
             raise TypeError("write `async with run.attach() as events:`, or `await run.wait()`")
 
-        __iter__ = __await__ = __aiter__
+        __iter__ = __await__ = __aenter__ = __aiter__
+        __aexit__ = None  # Python looks it up before it calls `__aenter__`; with None, a run is not startable
 
     @property
     def ended(self) -> bool:
@@ -217,10 +218,14 @@ class Run(AsyncOnly, Checked, Deciding):
         self._finished.set()
 
     async def questions(self) -> list[Question]:
-        """Return the open questions, in order. Only a stream with `ask="now"` has any."""
+        """Return the questions that wait for a decision, in order: of a running run, or of one that has ended."""
         if self.continued is not None:
             return await self.continued.questions()
-        return self._events.questions if isinstance(self._events, Decidable) else []
+        if isinstance(self._events, Decidable):
+            return await self._events.questions()
+        if self._place is not None and self.suspension is not None:
+            self.decisions = await self._place.decide(self)
+        return self._undecided
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         """Decide about a call that waits for a decision. Returns once the decision is in effect.
@@ -243,8 +248,10 @@ class Run(AsyncOnly, Checked, Deciding):
             self.decisions = {**self.decisions, call_id: decision}
         elif call_id in self.decisions:
             check_same(call_id, self.decisions[call_id], decision)
+        elif self._undecided:
+            raise DecisionRefused("The run has ended: write `await runs.decide(run.id, call_id, decision, owner=…)`.")
         else:
-            raise not_waiting(call_id, self._undecided)
+            raise not_waiting(call_id, ())
 
     @property
     def _events(self) -> object:

@@ -128,6 +128,7 @@ class Runs(Checked, AsyncOnly):
         self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
         self._was_entered = False
+        self._has_warned = False  # whether the log has the warning `waits_without_resume`
         if resume is not None and self._store is None and ledger is None:
             hint = "Runs(resume=resume, ledger=ledger), with the ledger of RunnerOptions"
             raise ValueError(f"`resume` needs a place where waiting runs are stored: write {hint}.")
@@ -371,7 +372,7 @@ class Runs(Checked, AsyncOnly):
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
         if question is None:
-            raise not_waiting(call_id, run._undecided)
+            raise not_waiting(call_id, await run.questions())
         question.check(given)
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)
@@ -496,8 +497,13 @@ class Runs(Checked, AsyncOnly):
         may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
         if run.continued is not None or may_continue:  # another process drives the run, or may continue it
             self._forget(run.journal.key)
-        elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
-            self._tasks.start_soon(self._continue_when_expired, run, suspension)
+        elif self._tasks is not None and (suspension := run.suspension) is not None:
+            if self._resume is not None:
+                self._tasks.start_soon(self._continue_when_expired, run, suspension)
+            elif not self._has_warned and any(question.approval for question in suspension.questions):
+                self._has_warned = True
+                advice = "`decide` needs Runs(resume=…, ledger=…), unless you make a chat with resume=run.suspension"
+                log.warning("waits_without_resume", run_id=run.id, advice=advice)
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:

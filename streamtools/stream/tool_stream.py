@@ -305,10 +305,10 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         """The calls of the ended run that wait for a decision. None if no call waits."""
         return self._run.steps.suspend(self.result.pending)
 
-    @property
-    def questions(self) -> list[Question]:
-        """The open questions, in the order in which they were asked. The list is empty with `ask="later"`."""
-        return self._approvals.questions
+    async def questions(self) -> list[Question]:
+        """Return the questions that wait for a decision, in order. After the end, they are those of `suspension`."""
+        suspension = self.suspension
+        return self._approvals.questions or ([] if suspension is None else suspension.questions)
 
     def decide(self, call_id: str, decision: Decision | bool) -> Completed:
         """Decide about a waiting call. True approves it, and False denies it. The decision is immediately in effect.

@@ -191,9 +191,9 @@ class Deciding(Protocol):
 class Decidable(Deciding, Protocol):
     """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat."""
 
-    @property
-    def questions(self) -> list[Question]:
-        """The open questions, in the order in which they were asked."""
+    async def questions(self) -> list[Question]:
+        """Return the questions that wait for a decision, in order: of a running run, or of one that has ended."""
+        ...
 
 
 def read_decision(call_id: str, given: Decision | bool) -> Decision:

@@ -298,6 +298,9 @@ class Runner:
 
         async def show(question: Question) -> None:
             if question.approval:
+                if not self.approvals.attended and self.options.ledger is None:
+                    advice = "to continue after the decision, write runner=RunnerOptions(ledger=…)"
+                    log.warning("approval_without_ledger", tool=call.name, advice=advice)
                 if call.id not in self.approvals.shown:
                     digest = question.digest
                     await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))

@@ -76,8 +76,8 @@ async def test_the_shown_call_runs() -> None:
     bank = Bank()
     shown: list[Any] = []
 
-    def approve(event: Any, events: Any) -> None:
-        for question in events.questions:
+    async def approve(event: Any, events: Any) -> None:
+        for question in await events.questions():
             shown.append(question.call.arguments)
             events.approve(question.call.id, digest=question.digest)
 

@@ -285,10 +285,17 @@ async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
     """They may arrive in different processes. Before the last one, the waiting run is returned."""
     async with site.open() as one:
         waiting = await site.ask(one, BOTH)
+        assert waiting.suspension is not None
+        assert waiting.suspension.questions == await waiting.questions()
+        with pytest.raises(DecisionRefused, match=r"write `await runs.decide\(run.id"):
+            await waiting.approve("n0")
         assert waiting.id == (await one.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")).id
         with pytest.raises(DecisionRefused, match="decided otherwise"):
             await one.decide(waiting.id, "n1", Answer({"page": 2}), owner="ann")
     async with site.open() as two:
+        with pytest.raises(DecisionRefused, match=r"'n7' does not wait for a decision; these wait: 'n0'$"):
+            await two.decide(waiting.id, "n7", True, owner="ann")
+        assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
         run = await two.decide(waiting.id, "n0", True, owner="ann")
         assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
@@ -304,8 +311,8 @@ async def test_a_question_outlives_keep(site: Site) -> None:
     assert [("Ann", 5)] == site.bank.paid
 
 
-async def test_a_question_outlives_keep_without_a_ledger() -> None:
-    """The runs around it are forgotten in time."""
+async def test_a_question_outlives_keep_without_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
+    """The runs around it are forgotten in time. The log says that no decision can continue it."""
     now = 0.0
     async with Runs(keep=60, clock=lambda: now) as runs:
         ended = list[Run]()
@@ -318,6 +325,8 @@ async def test_a_question_outlives_keep_without_a_ledger() -> None:
         assert ended[1] is await runs.find(ended[1].id, owner="ann")
         now = 86_461.0
         assert [] == await runs.list("ann")
+    logged = [record.getMessage().partition(" ")[0] for record in caplog.records]
+    assert ["approval_without_ledger", "waits_without_resume"] == logged
 
 
 @pytest.mark.parametrize("url", [pytest.param("redis", marks=pytest.mark.servers)], indirect=True)

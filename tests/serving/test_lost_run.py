@@ -43,7 +43,7 @@ async def told(name: str) -> list[UIEvent]:
     ) as stream:
         async for event in stream:
             events.append(event)
-            for question in stream.questions:
+            for question in await stream.questions():
                 if question.approval:
                     stream.approve(question.call.id)
                 else:

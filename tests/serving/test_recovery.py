@@ -227,7 +227,7 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
         async with two_steps(ran.append, continue_from=lost) as stream:
             events = log[:cut]
             while not (events and isinstance(events[-1], Done)):
-                for question in stream.questions:
+                for question in await stream.questions():
                     stream.approve(question.call.id)
                 events.append(await anext(stream))
         validate(events)

@@ -86,9 +86,9 @@ async def test_a_wrong_decision_and_a_second_decision_are_refused() -> None:
 async def test_a_call_that_changes_after_its_approval_does_not_run(digest: str | None) -> None:
     bank = Bank()
 
-    def change(event: UIEvent, events: Chat) -> None:
+    async def change(event: UIEvent, events: Chat) -> None:
         if isinstance(event, ApprovalRequested):
-            (question,) = [each for each in events.questions if each.call.id == event.call.id]
+            (question,) = [each for each in await events.questions() if each.call.id == event.call.id]
             events.approve(event.call.id, digest=question.digest if digest else None)
             event.call.arguments["amount"] = 5000
 

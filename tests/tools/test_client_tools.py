@@ -22,8 +22,8 @@ SIGN = ("sign", {"text": "I owe you."})
 def answer(result: Any = None, *, error: str | None = None) -> Any:
     """Hand a result in as soon as the call is there."""
 
-    def then(event: UIEvent, events: Chat) -> None:
-        for question in events.questions:
+    async def then(event: UIEvent, events: Chat) -> None:
+        for question in await events.questions():
             events.answer(question.call.id, result, error=error)
 
     return then
@@ -111,8 +111,8 @@ async def test_a_call_has_two_questions_in_order() -> None:
     """The first asks for the approval, and the second for the result."""
     asked: list[str] = []
 
-    def then(event: UIEvent, events: Chat) -> None:
-        for question in events.questions:
+    async def then(event: UIEvent, events: Chat) -> None:
+        for question in await events.questions():
             if question.approval:
                 asked.append("approval")
                 with pytest.raises(DecisionRefused):

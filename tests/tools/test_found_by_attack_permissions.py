@@ -32,8 +32,8 @@ PAY: Any = calls(("pay", ANN))
 async def test_the_second_question_is_not_answered_by_the_first() -> None:
     """An approved call that is never executed ends as denied."""
 
-    def approve(event: UIEvent, events: Chat) -> None:
-        for question in events.questions:
+    async def approve(event: UIEvent, events: Chat) -> None:
+        for question in await events.questions():
             if question.approval:
                 events.approve(question.call.id)
 
@@ -77,8 +77,8 @@ async def test_no_approved_call_starts_after_a_tool_has_stopped_the_run() -> Non
         ran.append(n)
 
     async def approve(event: UIEvent, events: Chat) -> None:
-        if len(events.questions) == 3:
-            for question in events.questions:
+        if len(await events.questions()) == 3:
+            for question in await events.questions():
                 events.approve(question.call.id)
             await anyio.wait_all_tasks_blocked()
             approved.set()
@@ -286,8 +286,8 @@ async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
     async def fail() -> None:
         raise ToolError(long)
 
-    def decide(event: UIEvent, events: Chat) -> None:
-        for question in events.questions:
+    async def decide(event: UIEvent, events: Chat) -> None:
+        for question in await events.questions():
             if by == "who denies":
                 events.deny(question.call.id, long)
             else:

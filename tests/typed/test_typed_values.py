@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from streamtools import OutputOptions, ToolStream, chat, coalesce, sources
+from streamtools import OutputOptions, ToolStream, chat, coalesce, outputs, sources
 from streamtools.conversation import Ask, Fallback, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages, HTTPModel
 from streamtools.errors import Code
-from streamtools.events import Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
+from streamtools.events import Error, Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
 from streamtools.history import System, User
 from streamtools.json_values import Draft
 from streamtools.machine.state_machine import StreamMachine
@@ -212,8 +212,11 @@ def test_events_are_the_same_at_each_cut(text: str, size: int) -> None:
     ],
 )
 def test_each_invalid_answer_gets_one_warning(text: str, told: list[Code]) -> None:
-    """A turn with a call may have any text before it."""
-    assert [event.code for event in run([text]) if isinstance(event, Warning)] == told
+    """The last one fails the run. A turn with a call may have any text before it."""
+    events = run([text])
+    assert [event.code for event in events if isinstance(event, Warning)] == told
+    assert [event.code for event in events if isinstance(event, Error) and event.call is None] == told
+    outputs.validate(events)
 
 
 def test_a_json_schema_is_checked() -> None:
@@ -294,7 +297,7 @@ async def test_a_chat_describes_the_type_in_words() -> None:
 
     assert stream.result.output == TABLE
     assert items == TABLE.rows
-    assert stream.result.reason == "finished"
+    assert (stream.result.reason, stream.result.errors) == ("finished", [])
     assert [each.code for each in stream.result.warnings] == [Code.INVALID_OUTPUT] * 2
     assert "title: Input should be a valid string" in stream.result.warnings[1].message
     for ask in model.asks:

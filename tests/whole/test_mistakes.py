@@ -19,7 +19,7 @@ import streamtools
 from streamtools import ApprovalOptions, RunnerOptions, Tool, ToolContext, ToolStream, chat, replay, sources, tool
 from streamtools.calls import ToolCall
 from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel
-from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError
+from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError, RunNotFound
 from streamtools.events import NativeToolCall, UIEvent
 from streamtools.history import read_messages
 from streamtools.runs import Runs
@@ -183,6 +183,9 @@ WRITTEN = {
     "sources.openai(entered())": "UnreadableSource: enter it first",
     "sources.openai(Completion())": "UnreadableSource: a whole answer and not a stream: request a stream",
     "chat(LOCAL, QUESTION[0])": 'ValueError: must be a list such as [{"role": "user", "content": "Hello"}], got dict',
+    "read_messages([], client=True)": "ValueError: the client sent no message",
+    'read_messages([{"role": "user", "content": 5}], client=True)': "ValueError: message 0: the content must be a text",
+    'read_messages([{"role": "user"}], client=True)': "ValueError: message 0: or a list of parts, got None",
     'read_messages(["Hello"])': 'ValueError: message 0: must be an object such as {"role": "user", "content":',
     "chat(OpenAIChat, [])": "TypeError: must be called: OpenAIChat(...)",
     'chat(LOCAL, [], system="Be brief.")': 'TypeError: \'system\'; write {"role": "system", ...} as the first message',
@@ -308,13 +311,22 @@ async def test_a_wrong_use_of_a_run_says_what_to_write() -> None:
     async def wait_for_reader() -> None:
         await run.attach()
 
+    async def enter() -> None:
+        async with run:
+            pass
+
     async with Runs() as runs:
         run: Any = await runs.start(chat(ScriptedModel(["Hello."]), QUESTION), owner="ann")
-        for use in (loop, wait, wait_for_reader):
+        for use in (loop, wait, wait_for_reader, enter):
             with pytest.raises(TypeError, match=r"write `async with run\.attach\(\) as events:`"):
                 await use()
         with pytest.raises(DecisionRefused, match="'0' does not wait for a decision"):
             await run.approve("0")
+        with pytest.raises(TypeError, match=r"the stream must be .*, got Run"):
+            await runs.start(run, owner="ann")
+        with pytest.raises(RunNotFound) as caught:
+            await runs.find("other", owner="ann")
+        assert "exception_handlers=asgi.exception_handlers" in caught.value.__notes__[0]
 
 
 async def test_a_wrong_call_id_names_the_calls_that_wait() -> None:
