@@ -75,6 +75,12 @@ def loggable(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__qualname__, "raised_at": place}
 
 
+def own_reason(error: BaseException) -> dict[str, str]:
+    """Return the message of an exception that this package raised, which quotes only names. Others may hold content."""
+    is_own = _OWN.match(loggable(error)["raised_at"])
+    return {"reason": str(error)[:_LONGEST_REASON]} if is_own else {}
+
+
 def explained(error: BaseException) -> dict[str, str]:
     """Return the type of a raised exception, its line in the application, and its message. All are safe to log.
 

@@ -29,7 +29,7 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names, check_word
 from streamtools.events import LARGE, Partial, Progress, Text, UIEvent, explain_attribute, weigh
 from streamtools.json_values import Draft, compact
-from streamtools.logs import Logger
+from streamtools.logs import Logger, own_reason
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import GUARD, StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
@@ -416,7 +416,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     async def _drive(self, scope: anyio.CancelScope) -> None:
         """Read all sources, run the calls, and end the run, also after an exception. Cancelling `scope` ends the run
         early."""
-        failure: str | None = None  # the name of the exception that ended the run
+        failure: BaseException | None = None  # it ended the run
         try:
             with scope:
                 async with anyio.create_task_group() as tools:
@@ -434,7 +434,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                             self._buffer.fail(error)  # raised to the consumer; the group would wrap it
                         elif not is_stray(error):  # a stray cancellation (nothing cancelled this task) is not raised
                             raise
-                        failure = type(error).__qualname__
+                        failure = error
                         tools.cancel_scope.cancel()
                 self._run.end(failure)
         except BaseException as error:
@@ -672,14 +672,15 @@ class StreamRun:
         if self.judge is not None:
             self.emit(self.machine.close())
 
-    def end(self, failure: str | None) -> None:
+    def end(self, failure: BaseException | None) -> None:
         """Emit the events that end the run.
 
-        `failure` is the name of the exception that ended the run. None means that the run is complete or was stopped.
+        `failure` is the exception that ended the run. None means that the run is complete or was stopped.
         """
         self._close_judge()
         if failure is not None:
-            log.warning("stream_failed", run_id=self.machine.run_id, cause=failure)
+            cause = type(failure).__qualname__
+            log.warning("stream_failed", run_id=self.machine.run_id, cause=cause, **own_reason(failure))
             self.emit(self.machine.fail("the stream could not be read"))
             self.emit(self.steps.end_calls())
         elif self._scope is not None and self._scope.cancelled_caught:

@@ -215,7 +215,7 @@ class Sending:
         """Send the request, with retries. The response of a failed attempt is closed before the next one."""
         number, backoff = 1, BACKOFF
         while True:
-            answer, may_retry, retry_after = await self._attempt()
+            answer, may_retry, retry_after = await self._attempt(number)
             if not may_retry or number > self.request.retries:
                 return answer
             wait = backoff + random.uniform(0, BACKOFF) if retry_after is None else retry_after  # noqa: S311
@@ -227,7 +227,7 @@ class Sending:
             await anyio.sleep(wait)
             number, backoff = number + 1, min(2 * backoff, LONGEST_BACKOFF)
 
-    async def _attempt(self) -> Attempt:
+    async def _attempt(self, number: int) -> Attempt:
         """Send the request once, and wait for the first byte of the answer."""
         request, timeouts, shown = self.request, self.request.timeouts, shown_url(self.request.url)
         opened = self._client.stream(
@@ -259,7 +259,8 @@ class Sending:
                     failed = msgspec.structs.replace(interrupted(name_of(error)), url=shown)
                 else:
                     failed = SourceError("the provider could not be reached", cause=names_of(error), url=shown)
-                    log.warning("provider_not_reached", cause=failed.cause, url=shown, advice=_ADVICE)
+                    counted = f"{number} of {request.retries + 1}"
+                    log.warning("provider_not_reached", attempt=counted, cause=failed.cause, url=shown, advice=_ADVICE)
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
         message = f"the provider did not answer within {timeouts.first_byte:g} s"
