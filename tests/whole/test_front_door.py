@@ -14,11 +14,10 @@ import pytest
 
 from streamtools.parsing.dialects import DIALECTS, MODELS
 from streamtools.sources import ADAPTERS
-from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
-from tests.whole.test_readme import stream
+from tests.support.talks import calls, says
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = read_blocks(TEXT)
@@ -57,7 +56,7 @@ async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.asyncio_only
 async def test_the_program_calls_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tool runs on a call of that model."""
-    async with Provider(Loopback(stream("tilde-call")), Loopback(stream("no-call"))) as provider:
+    async with Provider(calls(("get_weather", {"city": "Paris"})), says("18 °C.")) as provider:
         monkeypatch.setenv("MODEL_URL", provider.url)
         events = await ask(monkeypatch)
 
