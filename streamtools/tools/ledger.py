@@ -12,7 +12,6 @@ the same run (`scope`), id, name and arguments.
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import os
 from collections.abc import Awaitable, Callable
@@ -179,8 +178,8 @@ class OwnerViews(Checked):
 
     def of(self, owner: str) -> Self:
         """Return a view of this ledger for one user, the `owner`; see `CallLedger.of`."""
-        view = copy.copy(self)
-        view._owner = owner
+        view = object.__new__(type(self))  # `Checked` lets no object be made without the arguments of its constructor
+        vars(view).update(vars(self), _owner=owner)
         return view
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
@@ -74,7 +75,6 @@ class Execution:
     tool: Tool | None = None
     outcome: ToolOutcome | None = None
     unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet; their `seq` is 0
-    has_slot: bool = False  # whether the call counts towards the concurrency limit
 
     def end(self, outcome: ToolOutcome) -> None:
         """Set the outcome, and add the closing events."""
@@ -204,10 +204,9 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.stopped = False
-        self._slots = anyio.Semaphore(self.options.concurrency)
         self._start_lock = anyio.Lock(fast_acquire=True)
-        self._busy: set[str] = set()  # ids of running calls
-        self._idle: anyio.Event | None = None  # set when no call runs; None if no task waits for that
+        self._running: set[Execution] = set()
+        self._has_ended = anyio.Event()  # set when a call ends; a new event for each wait
         self._executions: dict[str, Execution] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
@@ -236,7 +235,7 @@ class Runner:
                         await sent.wait()
         finally:  # needed for a task that was cancelled before its first step
             for execution in executions:
-                self._release(execution)
+                self._end_running(execution)
         closed = [call for call in calls if call.id not in self.approvals.suspended]
         if self.stopped:
             closed = [call for call in closed if self._executions[call.id].shown]
@@ -273,19 +272,15 @@ class Runner:
 
     async def _start(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         async with self._start_lock:
-            sequential = execution.tool is not None and execution.tool.sequential
-            if sequential:
-                await self._wait_until_idle()
-            await self._slots.acquire()
-            execution.has_slot = True
+            runs_alone = execution.tool is not None and execution.tool.sequential
+            await self._wait_until_running(0 if runs_alone else self.options.concurrency - 1)
             if self.stopped:
-                self._free_slot(execution)  # the next waiting call also sees `stopped` and returns
                 return
-            self._busy.add(execution.call.id)
+            self._running.add(execution)
             await self._send_executing(execution, send)
             tasks.start_soon(self._run_to_end, execution, tasks, send)
-            if sequential:
-                await self._wait_until_idle()
+            if runs_alone:
+                await self._wait_until_running(0)
 
     async def _send_executing(self, execution: Execution, send: Send) -> None:
         if not execution.shown:
@@ -345,22 +340,16 @@ class Runner:
         except ToolCallFailed as error:
             return execution.failed(error.code, str(error), error)
 
-    def _free_slot(self, execution: Execution) -> None:
-        if execution.has_slot:
-            self._slots.release()
-            execution.has_slot = False
+    async def _wait_until_running(self, count: int) -> None:
+        """Wait until at most `count` calls run. Only the task that has the `_start_lock` waits."""
+        await anyio.lowlevel.checkpoint()  # so that the tools start in the order of their calls
+        while len(self._running) > count:
+            self._has_ended = anyio.Event()
+            await self._has_ended.wait()
 
-    def _release(self, execution: Execution) -> None:
-        self._free_slot(execution)
-        self._busy.discard(execution.call.id)
-        if self._idle is not None and not self._busy:
-            self._idle.set()
-            self._idle = None
-
-    async def _wait_until_idle(self) -> None:
-        while self._busy:
-            self._idle = anyio.Event()
-            await self._idle.wait()
+    def _end_running(self, execution: Execution) -> None:
+        self._running.discard(execution)
+        self._has_ended.set()
 
     # Running a call.
 
@@ -372,7 +361,7 @@ class Runner:
                 report_outcome(outcome)
             await self._close(execution, outcome, send)
         finally:
-            self._release(execution)
+            self._end_running(execution)
 
     async def _execute(self, execution: Execution, send: Send) -> ToolOutcome:
         call = execution.call
@@ -419,7 +408,7 @@ class Runner:
         if outcome.stop:
             self.stopped = True
             self.approvals.stop()
-        self._free_slot(execution)
+        self._end_running(execution)
         if self.options.on_result is not None:
             await _notify(self.options.on_result, outcome)
         while execution.unsent:
