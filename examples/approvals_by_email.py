@@ -99,7 +99,9 @@ async def answer(stream: Chat) -> dict[str, str]:
 def begin(body: bytes) -> Chat:
     """Return the chat for a request body."""
     messages = read_messages(msgspec.json.decode(body)["messages"], client=True)
-    return chat(model, messages, tools=[pay], approvals=ApprovalOptions(timeout=VALID))
+    return chat(
+        model, messages, tools=[pay], approvals=ApprovalOptions(timeout=VALID), runner=RunnerOptions(ledger=ledger)
+    )
 
 
 @app.post("/chat")
