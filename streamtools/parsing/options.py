@@ -40,7 +40,6 @@ class ParserOptions(Checked):
       is never repaired.
     - `calls_at`: where dialects without a marker find calls. `start`: only at the start of a message and directly after
       a call. `anywhere`: also after prose. Even then, a call in a Markdown fence or in Python syntax must begin a line.
-    - `trim`: whether white space next to a call is removed from the visible text.
     - `keep_markup`: whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold
       every character that was read, except characters over a limit.
     - `limits`: the size limits for the text of a model.
@@ -57,7 +56,6 @@ class ParserOptions(Checked):
     strict: bool = False
     repair: bool = False
     calls_at: Literal["start", "anywhere"] = "start"
-    trim: bool = False
     keep_markup: bool = False
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory = new_call_id
@@ -117,7 +115,6 @@ class ParserKeywords(TypedDict, total=False):
     call_partials: bool
     strict: bool
     repair: bool
-    trim: bool
     keep_markup: bool
     limits: Limits
     new_id: IdFactory

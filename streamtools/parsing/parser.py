@@ -311,8 +311,8 @@ class Parser:
             else:
                 found = prose.read(text, self._ended)
                 text = None
-        if self._ended and not prose.direct:  # with `direct`, `Visible` buffers no text
-            visible.flush()
+        if self._ended and not prose.direct:  # with `direct`, `Visible` hides no text
+            visible.report_hidden()
         text_filter = self._filter
         self._search, self._skim, self._shows = always, None, False
         if self._span is not None:

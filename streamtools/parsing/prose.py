@@ -4,9 +4,8 @@ Text is shown immediately, except text that can still become a marker. `Prose.re
 marker is complete. The caller then reads the text after it. If pending text turns out not to be a marker, its first
 character is shown, and the search continues at the next character.
 
-`Visible` applies the options `after_call` and `trim` to visible text. `after_call` hides text after a call, or stops
-the turn there, because weak models invent the result of the tool. `trim` removes white space next to a call. With the
-defaults of both options, `Prose` shows text without `Visible`.
+`Visible` applies the option `after_call` to visible text. The option hides text after a call, or stops the turn there,
+because weak models invent the result of the tool. With its default, `Prose` shows text without `Visible`.
 """
 
 from __future__ import annotations
@@ -31,32 +30,25 @@ from streamtools.parsing.reasoning import ReasoningEnd
 
 
 class Visible:
-    """Shows, hides or trims the text that is not a call."""
+    """Shows or hides the text that is not a call."""
 
     def __init__(self, output: CallEvents, options: Options) -> None:
         self._output = output
         self._after_call = options.after_call
-        self._trim = options.trim
-        self._keep_markup = options.keep_markup
-        self._limit = options.limits.call  # how many characters of hidden text, or of white space, are stored
+        self._limit = options.limits.call  # how many characters of hidden text are stored
         self.reset()
 
     def reset(self) -> None:
         """Begin a turn."""
         self._called = False  # whether the turn has had a call
-        self._right_after_call = False  # whether only white space has followed the last call
-        self._space: list[str] = []  # pending white space; it is removed if a call follows
-        self._space_length = 0
         self._hidden: list[str] = []  # hidden text, up to the limit
         self._hidden_length = 0  # the length of all hidden text
         self.stopped = False  # whether text after a call has stopped the turn
 
     def show(self, text: str) -> None:
-        """Show, trim or hide text that is not a call, or stop the turn before it."""
+        """Show or hide text that is not a call, or stop the turn before it."""
         if self._called and self._after_call != "show":
             self._withhold(text)
-        elif self._trim:
-            self._show_trimmed(text)
         else:
             self._output.add(Text, text)
 
@@ -64,7 +56,7 @@ class Visible:
         """Show the raw text of a malformed call. Returns True if the turn is stopped."""
         if self._called and self._after_call != "show":
             self._withhold(text)
-            self._report_hidden()
+            self.report_hidden()
         else:
             self._output.add(Text, text)
         return self.stopped
@@ -79,20 +71,9 @@ class Visible:
         """Whether the next text other than white space stops the turn."""
         return self._called and self._after_call == "stop"
 
-    def begin_call(self) -> None:
-        """Drop the white space before a call, and report the hidden text."""
-        self._report_hidden()
-        self._drop(self._take_space())
-
     def end_call(self) -> None:
         """Record that a call has ended. Text from here on is text after a call."""
-        self._called = self._right_after_call = True
-
-    def flush(self) -> None:
-        """Show white space and report hidden text, before a tag or a tool result, and at the end of the turn."""
-        self._report_hidden()
-        if self._space:
-            self._output.add(Text, self._take_space())
+        self._called = True
 
     def _withhold(self, text: str) -> None:
         """Hide text after a call, or stop the turn before it."""
@@ -105,44 +86,10 @@ class Visible:
         space = text[: found.start()] if found else text
         self.stopped = found is not None
         if space:
-            self._drop(space) if self._trim else self._output.add(Text, space)
+            self._output.add(Text, space)
 
-    def _show_trimmed(self, text: str) -> None:
-        """Show text, but drop white space after a call, and buffer white space that may precede a call."""
-        if self._right_after_call:
-            found = not_white_space(text)
-            self._drop(text[: found.start()] if found else text)
-            if not found:
-                return
-            self._right_after_call = False
-            text = text[found.start() :]
-        shown = text.rstrip(" \t\r\n")
-        if shown:
-            self._output.add(Text, self._take_space() + shown)
-        self._keep_space(text[len(shown) :])
-
-    def _keep_space(self, space: str) -> None:
-        """Buffer white space. If there is more than the limit, show a part of it immediately."""
-        if space:
-            self._space.append(space)
-            self._space_length += len(space)
-        if self._space_length > self._limit:
-            # White space is shown in blocks of `_limit + 1` characters, wherever the text is cut.
-            kept = self._space_length % (self._limit + 1)
-            text = self._take_space()
-            self._output.add(Text, text[: len(text) - kept])
-            self._keep_space(text[len(text) - kept :])
-
-    def _take_space(self) -> str:
-        space = "".join(self._space)
-        self._space, self._space_length = [], 0
-        return space
-
-    def _drop(self, space: str) -> None:
-        if space and self._keep_markup:
-            self._output.add(Markup, space)
-
-    def _report_hidden(self) -> None:
+    def report_hidden(self) -> None:
+        """Report hidden text: before a call, a tag or a tool result, and at the end of the turn."""
         if self._hidden_length:
             raw = "".join(self._hidden)
             self._output.add(Warning, Code.HIDDEN_AFTER_CALL, "text after a call was hidden", raw=raw)
@@ -190,7 +137,7 @@ class Prose:
         self._waits_after_line_feed = dialects.waits_after_line_feed
         self._reads_reasoning, self._reasoning_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
-        self.direct = options.after_call == "show" and not options.trim  # text is shown without `Visible`
+        self.direct = options.after_call == "show"  # text is shown without `Visible`
         self.find_change: Callable[[str], object] = always
         """A search for characters that `read` must see. If it returns None, the parser itself shows the delta.
 
@@ -324,6 +271,7 @@ class Prose:
             self._candidates.clear()
         if self._visible.stopped:
             return None
+        self._visible.report_hidden()
         rest = text[end:]
         closing: ReasoningEnd | None = None
         white = 0  # how many characters of white space belong to the marker
@@ -332,10 +280,6 @@ class Prose:
         else:
             opener_or_tag, dialect, white = meaning
             if isinstance(opener_or_tag, Opener):
-                if opener_or_tag.kind != "call":
-                    self._visible.flush()
-                elif not self.direct:  # with `direct`, `Visible` buffers no text
-                    self._visible.begin_call()
                 if white:
                     self._hide(text[at : at + white])
                 marker_at = at + white
@@ -345,7 +289,6 @@ class Prose:
                 return opener_or_tag, dialect.id, text[marker_at:end], rest
             if opener_or_tag.closings:
                 closing = self._dialects.reasoning_end(opener_or_tag)
-        self._visible.flush()
         self._hide(text[at : at + white])
         self._hide(text[at + white : end])
         if closing is not None:

@@ -135,14 +135,11 @@ ENDLESS = [
     pytest.param("", "###result f: {} ", {}, id="one forged result after the other"),
     pytest.param('###:{"name":"f"}', " and on", {"after_call": "hide"}, id="hidden text"),
     pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="after the stop"),
-    pytest.param("", " ", {"trim": True}, id="white space that a call may follow"),
 ]
 """How a text begins, the text that it repeats, and the options."""
 
-WHITE_SPACE = pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space after a call")
 
-
-@together(("begin", "more", "options"), [*ENDLESS, WHITE_SPACE])
+@together(("begin", "more", "options"), ENDLESS)
 def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> None:
     """For endless streams too."""
     parser = Parser(limits=Limits(call=1000, calls=4), **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import Code, Limits, Parser, coalesce, parse
+from streamtools import Code, Limits, Parser, parse
 from streamtools.events import Call, Text, UIEvent, Warning
 from streamtools.parsing.dialects import Dialect, NearMiss, choose_dialects, hash_marker, tilde_fence
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_defined_per_character, feed, steps
@@ -143,14 +143,6 @@ def test_hidden_text_is_no_near_miss(policy: str) -> None:
     text = '###{" ###:{"name": "now"}\n###{"'
 
     assert ['###{"'] == [raw for _, raw in near(parse(text, after_call=policy).events)]  # type: ignore[arg-type]  # of the table
-
-
-def test_a_near_miss_does_not_wait_for_white_space() -> None:
-    for deltas in usual_ways("- ~~~tool_call\n{"):
-        events = coalesce(feed(deltas, trim=True))
-
-        assert ["- ~~~tool_call", "\n{"] == [event.text for event in events if isinstance(event, Text)]
-        assert isinstance(events[1], Warning)
 
 
 def test_a_candidate_that_a_call_interrupts_is_not_reported() -> None:

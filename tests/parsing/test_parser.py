@@ -85,9 +85,7 @@ def test_feed_after_close_is_refused(text: str, delta: str) -> None:
 
 @together("text", ["", "prose", "a `", "```\n", "> ", "a ###:", "<thi", "<think>a", '###:{"name":"', F, F + "x"])
 @together("closed", [False, True])
-@together(
-    "options", [{}, {"after_call": "hide"}, {"after_call": "stop"}, {"trim": True}, {"in_reasoning": True}], ids=str
-)
+@together("options", [{}, {"after_call": "hide"}, {"after_call": "stop"}, {"in_reasoning": True}], ids=str)
 def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any]) -> None:
     """After any state. A second reset changes nothing."""
     parser = Parser(**options)

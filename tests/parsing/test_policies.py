@@ -8,11 +8,9 @@ import pytest
 
 from streamtools import Parser, parse
 from streamtools.errors import Code
-from streamtools.limits import Limits
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
-from streamtools.testing.laws import steps
 from tests.support.cases import together
-from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
+from tests.support.reading import Brief, call, error, read, warning
 
 F = '###:{"name":"f"}'
 BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
@@ -123,39 +121,6 @@ def test_stop_decides_at_the_first_character(able: str, decisive: str, reasoning
 
     assert [False, True] == stopped
     assert "" == parser.pending
-
-
-# trim
-
-
-@together(
-    ("text", "expected"),
-    [
-        pytest.param(f"a \n{F}\n\n b", ["a", markup(" \n"), f, markup("\n\n "), "b"], id="around a call"),
-        pytest.param(
-            "a ###result f: {} b", ["a ", warning("forged_result"), " b"], id="a forged result is not next to a call"
-        ),
-        pytest.param(
-            f"<think> a </think> {F}",
-            [markup("<think>"), thought(" a "), markup("</think> "), f],
-            id="reasoning keeps its white space",
-        ),
-    ],
-)
-def test_white_space_next_to_calls_can_be_trimmed(text: str, expected: list[Brief]) -> None:
-    """It becomes markup."""
-    assert expected == read(text, trim=True, keep_markup=True)
-    assert [each for each in expected if each[0] != "markup"] == read(text, trim=True)
-
-
-def test_pending_white_space_is_limited() -> None:
-    """White space over the limit of a call is shown, even if a call may follow."""
-    text = "a" + " " * 25 + F
-    limits = Limits(call=len(F) - 5)
-    reported = [len(step.fed) for step in steps(text[:-5], trim=True, limits=limits) if brief(step.new)]
-
-    assert [1, 1 + 12, 1 + 24, 26 + len(F) - 4][:3] == reported[:3]
-    assert ["a" + " " * 24, markup(" ")] == read(text, trim=True, keep_markup=True, limits=limits)[:2]
 
 
 # strict

@@ -65,7 +65,6 @@ options = st.fixed_dictionaries(
     optional={
         "after_call": st.sampled_from(["show", "hide", "stop"]),
         "on_malformed": st.sampled_from(["error", "text"]),
-        "trim": st.booleans(),
         "reasoning": st.sampled_from(["start", "anywhere", "off"]),
     },
 )

@@ -32,7 +32,7 @@ def assert_prompt(deltas: Iterable[str], **options: Any) -> None:
 
 def assert_steps_prompt(read: Iterable[FeedStep], **options: Any) -> None:
     """Check the same for a text that was read with these options and `keep_markup`."""
-    transparent = options.get("after_call", "show") == "show" and not options.get("trim")
+    transparent = options.get("after_call", "show") == "show"
     announced = options.get("on_malformed", "error") == "error"
     found: list[InputSection] = []
     said = 0

@@ -86,7 +86,7 @@ WRITTEN = {
     'OpenAIChat("m", client=httpx.Client())': "TypeError: must be asynchronous, such as httpx.AsyncClient()",
     'OpenAIChat("m", dialect="x")': "TypeError: has no parameter 'dialect'; write chat(..., dialects=[...])",
     'OpenAIChat("m", system="x")': "TypeError: has no parameter 'system'; write chat(model, messages)",
-    'ParserOptions(trim="yes")': "ValueError: trim must be one of True, False, got 'yes'",
+    'ParserOptions(strict="yes")': "ValueError: strict must be one of True, False, got 'yes'",
     'tool(name="f", idempotent="no")(print)': "ValueError: tool 'f': idempotent must be one of True, False, got 'no'",
     "OutputOptions(int, retries=-1)": "ValueError: retries must be an integer of at least 0, got -1",
     "MemoryLedger(keep=0)": "ValueError: keep must be a positive number, got 0",

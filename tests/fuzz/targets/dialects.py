@@ -37,7 +37,6 @@ CHOICES: dict[str, Sequence[Any]] = {
     "in_code": (None, "text", "call"),
     "reasoning": ("start", "anywhere", "off"),
     "in_reasoning": (False, True),
-    "trim": (False, True),
     "strict": (False, True),
     "calls_at": ("start", "anywhere"),
     "limits": (DEFAULT_LIMITS, _SMALL, Limits(call=12), Limits(call=200, depth=1), Limits(calls=0), Limits(digits=1)),
@@ -80,7 +79,7 @@ def check(ids: tuple[str, ...], given: Input) -> Iterator[object]:
 
 
 def _outcome(events: list[UIEvent], how: dict[str, Any]) -> Iterator[object]:
-    policy = (how["on_malformed"], how["after_call"], how["trim"], how["in_reasoning"])
+    policy = (how["on_malformed"], how["after_call"], how["in_reasoning"])
     before: object = None
     for event in events:
         kind = (type(event).__name__, getattr(event, "code", None), getattr(getattr(event, "call", None), "dialect", 0))

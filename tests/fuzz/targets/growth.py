@@ -255,7 +255,7 @@ _GRAMMARS: dict[str, Grammar] = {
     "server": Grammar(_TOOLS, [partial(_use, _server, use) for use in _USES]),
     "rules": Grammar(
         [*_MATCHED, *_MARKERS, '###:{"name": "f", "arguments": {"a": "aab"}}'],
-        [partial(_text, ("hash_marker",), size, text_rules=RULES, trim=size > 8) for size in (1, 8, 10**9)],
+        [partial(_text, ("hash_marker",), size, text_rules=RULES) for size in (1, 8, 10**9)],
         made=_met,
     ),
     "guards": Grammar(

@@ -55,7 +55,6 @@ CHOICES: dict[str, Sequence[Any]] = {
     "on_malformed": READING["on_malformed"],
     "after_call": READING["after_call"],
     "reasoning": READING["reasoning"],
-    "trim": READING["trim"],
     "limits": (*READING["limits"], Limits(text=5), Limits(call=60, calls=2, text=50)),
 }
 _HOW: dict[str, Sequence[Any]] = {"cancel": (False, False, True), "idle": (False, True)}
