@@ -26,7 +26,7 @@ from collections.abc import Collection
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.events import COMPLETE, Done, Error, Partial
+from streamtools.events import COMPLETE, Done, Error
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature
 from streamtools.outputs.sse import encode_part, present, to_json
 
@@ -48,12 +48,9 @@ class AGUIEncoder(FrontEndEncoder):
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
 
-    The progress of a tool is a `CUSTOM` event with the name `tool-progress`. If another process continues a lost run, a
-    `CUSTOM` event `reconnecting` comes before the rest of the answer.
-
-    `STATE_DELTA` events send the typed answer (option `output`) while it grows. `state` is the field of the client's
-    state that holds the answer. If `state` is None, no such events are sent. JSON Patch cannot append to a string. So a
-    string is sent again each time it has grown by a quarter, and at its end.
+    The progress of a tool is a `CUSTOM` event with the name `tool-progress`, and each part of a typed answer is one
+    with the name `partial`. If another process continues a lost run, a `CUSTOM` event `reconnecting` comes before the
+    rest of the answer.
     """
 
     def __init__(
@@ -64,7 +61,6 @@ class AGUIEncoder(FrontEndEncoder):
         protocol_version: str | None = None,
         known_calls: Collection[str] = (),
         known_results: Collection[str] = (),
-        state: str | None = "output",
     ) -> None:
         super().__init__(known_calls)
         self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
@@ -74,10 +70,6 @@ class AGUIEncoder(FrontEndEncoder):
         self._is_current = (protocol_version or "").startswith(tuple("123456789"))
         self._message_prefix = ""  # the id of this run; the client may send one `runId` for two runs
         self._message_count = 0
-        self._state = state
-        self._has_root = False  # whether the first event of the value was received
-        self._pieces: list[str] = []  # pieces of the string that is growing in the value
-        self._size = self._sent_size = 0  # lengths of that string in characters: now, and when it was last sent
         self._parent_id = ""  # id of the assistant message to which the next call belongs, or empty
         self._block_id = ""
 
@@ -134,29 +126,6 @@ class AGUIEncoder(FrontEndEncoder):
         return encode_part(
             "REASONING_ENCRYPTED_VALUE", subtype=subtype, entityId=id, encryptedValue=signature.as_string()
         )
-
-    def _write_partial(self, partial: Partial) -> bytes:
-        path, value = partial.path, partial.value
-        if self._state is None or partial.call_id is not None:  # clients parse the arguments of calls themselves
-            return b""
-        self._has_root = self._has_root or not path
-        op = "add"
-        if isinstance(value, str):
-            op = "replace" if self._pieces else "add"
-            self._pieces.append(value)
-            self._size += len(value)
-            if not partial.complete and self._sent_size and self._size < self._sent_size * 1.25:
-                return b""
-            self._sent_size, value = self._size, "".join(self._pieces)
-            self._pieces = [value]
-            if partial.complete:
-                self._pieces, self._size, self._sent_size = [], 0, 0
-        elif partial.complete and isinstance(value, dict | list):
-            return b""
-        if not self._has_root:  # the first event is missing, because the log no longer has the start of the run
-            return b""
-        pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
-        return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
 
     def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
         return encode_part("CUSTOM", name=name, value=data)

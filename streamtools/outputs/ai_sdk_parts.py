@@ -29,7 +29,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
-from streamtools.events import COMPLETE, Call, Done, Error, Partial, Start, UIEvent, Usage
+from streamtools.events import COMPLETE, Call, Done, Error, Start, UIEvent, Usage
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
@@ -58,8 +58,9 @@ class AISDKEncoder(FrontEndEncoder):
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
 
-    The progress of a tool is sent as a part `data-tool-progress`. If another process continues a lost run, a part
-    `data-reconnecting` comes before the rest of the answer. `onData` receives both, and the message does not keep them.
+    The progress of a tool is sent as a part `data-tool-progress`, and each part of a typed answer as a part
+    `data-partial`. If another process continues a lost run, a part `data-reconnecting` comes before the rest of the
+    answer. `onData` receives these parts, and the message does not keep them.
 
     `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
@@ -150,11 +151,6 @@ class AISDKEncoder(FrontEndEncoder):
     def _write_file(self, media_type: str, url: str) -> bytes:
         opened = self._begin() + self._end_block() + self._open_step()
         return opened + encode_part("file", url=url, mediaType=media_type)
-
-    def _write_partial(self, partial: Partial) -> bytes:
-        data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
-        # The part is transient, so it reaches only `onData`: the message already has the text.
-        return encode_part("data-partial", data=data, transient=True)
 
     def _write_notice(self, name: str, data: dict[str, Any], id: str | None = None) -> bytes:
         return encode_part(f"data-{name}", id=id, data=data, transient=True)

@@ -253,8 +253,9 @@ class FrontEndEncoder(Checked, ABC):
                 return self._finish(event)
             case events.Raw(data):
                 return b"".join(self._write_file(media_type, url) for media_type, url in files_of(data))
-            case events.Partial():
-                return self._begin() + self._write_partial(event)
+            case events.Partial(path, value, complete, call_id=call_id):
+                added = present(toolCallId=call_id) | {"path": path, "value": value, "complete": complete}
+                return self._begin() + self._write_notice("partial", added)
             case events.Warning(Code.OWNER_LOST, message):
                 return self._begin() + self._write_notice("reconnecting", {"message": message})
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
@@ -428,10 +429,6 @@ class FrontEndEncoder(Checked, ABC):
 
     def _write_file(self, media_type: str, url: str) -> bytes:
         """Return a file that the model has generated. Returns `b""` if the protocol has no files."""
-        return b""
-
-    def _write_partial(self, partial: events.Partial) -> bytes:
-        """Return the update of a typed value. Returns `b""` if the protocol has no such updates."""
         return b""
 
     @abstractmethod

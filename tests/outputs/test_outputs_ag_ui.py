@@ -205,27 +205,14 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
     ] == told[-3:]
 
 
-def test_a_growing_value_is_sent_in_pieces() -> None:
-    """A string is sent again after it has grown by a quarter, and at its end."""
-    words = ["word " * 2] * 40
-    added: list[UIEvent] = [Partial([], {}), Partial(["a/b~"], []), Partial(["a/b~", 0], None, True)]
-    added += [Partial(["t"], each) for each in words]
-    added += [Partial(["t"], "", True), Partial(["e"], "", True), Partial([], {}, True)]
-    deltas = [part["delta"][0] for part in inside(*added) if part["type"] == "STATE_DELTA"]
+def test_a_growing_value_is_sent_in_custom_events() -> None:
+    """The parts of a call's arguments have the id of the call."""
+    custom = [part["value"] for part in inside(Partial(["a"], None, True), Partial([], {}, call_id="c"))[-2:]]
 
-    assert deltas[:3] == [
-        {"op": "add", "path": "/output", "value": {}},
-        {"op": "add", "path": "/output/a~1b~0", "value": []},
-        {"op": "add", "path": "/output/a~1b~0/0", "value": None},
+    assert custom == [
+        {"path": ["a"], "value": None, "complete": True},
+        {"toolCallId": "c", "path": [], "value": {}, "complete": False},
     ]
-    *texts, empty = deltas[3:]
-    assert [each["op"] for each in texts] == ["add", *["replace"] * (len(texts) - 1)]
-    assert texts[-1]["value"] == "".join(words)
-    assert sum(len(each["value"]) for each in texts) < 6 * len("".join(words))
-    assert empty == {"op": "add", "path": "/output/e", "value": ""}
-    assert not [each for each in inside(*added, state=None) if each["type"] == "STATE_DELTA"]
-    assert not [each for each in inside(*added[1:3]) if each["type"] == "STATE_DELTA"]  # their beginning is gone
-    assert not [each for each in inside(Partial([], {}, call_id="c")) if each["type"] == "STATE_DELTA"]
 
 
 def test_a_body_that_breaks_off_is_an_error() -> None:

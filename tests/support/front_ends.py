@@ -67,7 +67,6 @@ _EVENTS: dict[str, tuple[set[str], set[str]]] = {
     "TOOL_CALL_END": ({"toolCallId"}, set()),
     "TOOL_CALL_RESULT": ({"messageId", "toolCallId", "content", "role"}, set()),
     "CUSTOM": ({"name", "value"}, set()),
-    "STATE_DELTA": ({"delta"}, set()),
 }
 _PAIRS = {  # the events that open, continue and close a part, by the member with its id
     "TEXT_MESSAGE_START": ("messageId", ("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END"),
