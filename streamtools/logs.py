@@ -27,7 +27,7 @@ _STACK_LEVEL = 3  # the number of stack frames from `logging` to the caller of `
 
 
 class Logger:
-    """Logs the events of one module."""
+    """Logs the events of one module. Values of None are left out."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,6 +50,7 @@ class Logger:
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
         error = values.pop("exc_info", None)
+        values = {name: value for name, value in values.items() if value is not None}
         structlog = sys.modules.get("structlog")  # saves the import, 14 ms, or 75 ms with rich
         if structlog is not None and structlog.is_configured():
             if error is not None:  # convert it here, because structlog's renderers may include local variables

@@ -65,7 +65,8 @@ _HOMES |= {name: f"OpenAIChat(..., {name}=...)" for name in ("base_url", "api_ke
 _HOMES |= {name: f"runs.start(chat(...), {name}=...)" for name in ("owner", "conversation", "note")}
 _HOMES |= {name: f"asgi.event_stream_response(chat(...), {name}=...)" for name in ("format", "max_rate")}
 _HOMES |= dict.fromkeys(("max_rounds", "max_turns", "max_iterations"), "max_steps=...")
-_HOMES["requires_approval"] = "@tool(requires_approval=...)"
+_HOMES |= {"requires_approval": "@tool(requires_approval=...)", "fallback": "chat(Fallback(first, second), ...)"}
+_HOMES |= {"functions": "tools=[...]", "response_format": "output=...", "output_type": "output=..."}
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 

@@ -503,10 +503,8 @@ class StreamMachine:
             case SourceRaw(data, None):
                 events += [] if self._turn.redacts else [Raw(data)]
             case SourceError(message, code, status, cause, generation, url):
-                raised_at = getattr(self.source, "raised_at", None)
-                values = {"status": status, "cause": cause, "url": url, "raised_at": raised_at}
-                known = {name: value for name, value in values.items() if value is not None}
-                log.warning("stream_failed", run_id=self.run_id, code=code.value, **known)
+                place = {"url": url, "raised_at": getattr(self.source, "raised_at", None)}
+                log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, **place)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not (self._is_open or self._ending.requested):

@@ -82,6 +82,7 @@ LEFT_ELSEWHERE = (
     "generator enters the stream, close the generator in the task that reads it (`async with aclosing(generator)`)"
 )
 _HOW_TO_READ = "in an async function, write `await stream`, or `async with stream as events:`"
+_OTHER_NAMES = dict.fromkeys(("stop", "cancel", "close"), "`await stream.aclose()`") | {"reject": "`stream.deny(…)`"}
 _BATCH_TYPES = (list, tuple)
 _Item = TypeVar("_Item")
 _ListPath: TypeAlias = Sequence[str | int] | None
@@ -334,9 +335,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
 
         def __getattr__(self, name: str) -> Never:
-            in_result = name in TurnResult.__dataclass_fields__
-            advice = f"; write `(await stream).{name}`, or `stream.result.{name}` after its block" if in_result else ""
-            text = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
+            in_result = f"`(await stream).{name}`, or `stream.result.{name}` after its block"
+            meant = in_result if name in TurnResult.__dataclass_fields__ else _OTHER_NAMES.get(name)
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{f'; write {meant}' if meant else ''}"
             raise AttributeError(text, name=name, obj=self)
 
     def __repr__(self) -> str:  # `asyncio.run(chat(...))` quotes it

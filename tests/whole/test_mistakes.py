@@ -112,6 +112,7 @@ WRITTEN = {
     "chat(LOCAL, QUESTION, rule=[])": "TypeError: 'rule'; did you mean text=TextOptions(rules=...)?",
     'OpenAIChat("m", tools=[print])': "TypeError: has no parameter 'tools'; write chat(..., tools=[...])",
     'OpenAIChat(base_url="http://x")': "TypeError: OpenAIChat() needs a value for model",
+    "LOCAL_CHAT.stop()": "AttributeError: no attribute 'stop'; write `await stream.aclose()`",
     "chat(LOCAL)": "TypeError: Chat() needs a value for messages",
     "copy.copy(OutputOptions(int)).other": "AttributeError: 'OutputOptions' object has no attribute 'other'",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
@@ -255,6 +256,10 @@ async def test_awaited_expressions_say_what_to_write() -> None:
             async with chat(ScriptedModel(["x"]), QUESTION) as events:
                 [getattr(event, name) async for event in events]
         assert note in caught.value.__notes__[0]
+    with pytest.raises(AttributeError, match="object has no attribute 'id'") as caught:
+        async with chat(ScriptedModel([NativeToolCall("0", "f", {})]), QUESTION) as events:
+            [event.id async for event in events if event.type == "call"]
+    assert "write `event.call.id`; this event has call" in caught.value.__notes__[0]
 
 
 MODULES = (
