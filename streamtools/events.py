@@ -661,7 +661,7 @@ def explain_attribute(error: object) -> None:
     if isinstance(error, AttributeError) and isinstance(error.obj, Event):
         kinds = [kind.type for kind in UI_EVENTS if error.name in kind.__struct_fields__]
         advice = f'write `if event.type == "{kinds[0]}":` first; ' if kinds else ""
-        if hasattr(getattr(error.obj, "call", None), error.name):
+        if hasattr(getattr(error.obj, "call", None), str(error.name)):
             advice = f"write `event.call.{error.name}`; "
         error.add_note(f"{advice}this event has {', '.join(error.obj.__struct_fields__)}")
 

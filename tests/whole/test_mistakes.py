@@ -258,7 +258,7 @@ async def test_awaited_expressions_say_what_to_write() -> None:
         assert note in caught.value.__notes__[0]
     with pytest.raises(AttributeError, match="object has no attribute 'id'") as caught:
         async with chat(ScriptedModel([NativeToolCall("0", "f", {})]), QUESTION) as events:
-            [event.id async for event in events if event.type == "call"]
+            [event.id async for event in events if event.type == "call"]  # type: ignore[attr-defined]
     assert "write `event.call.id`; this event has call" in caught.value.__notes__[0]
 
 
