@@ -99,10 +99,10 @@ async def begin(request: Request, visitor: Visitor) -> dict[str, Any]:
 
 
 @app.get("/chat/{run_id}")
-async def read(request: Request, run_id: str, visitor: Visitor) -> Response:
+async def read(run_id: str, visitor: Visitor) -> Response:
     """Send the events of an answer after the one in the header `Last-Event-ID`."""
     run = await app.state.runs.find(run_id, owner=str(visitor))
-    return asgi.event_stream_response(run, request=request, shutdown=app.state.shutdown)
+    return asgi.event_stream_response(run, shutdown=app.state.shutdown)
 
 
 @app.delete("/chat/{run_id}", status_code=204)

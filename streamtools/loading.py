@@ -58,13 +58,9 @@ def check_calls(names: dict[str, Any]) -> None:
     load_later(names)
 
 
-class MissingPackage(ModuleNotFoundError):
-    """A package of an extra is not installed."""
-
-
 @contextmanager
 def require_packages(user: str, extras: str, *packages: str) -> Iterator[None]:
-    """Raise `MissingPackage` if an import in the `with` block fails because one of the `packages` is not installed.
+    """Add advice to the ModuleNotFoundError for one of the `packages`, if the `with` block cannot import it.
 
     `user` begins the message, such as "this command". `extras` are the extras that install the packages.
     """
@@ -74,7 +70,9 @@ def require_packages(user: str, extras: str, *packages: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in packages:
             raise
-        raise MissingPackage(f'{user} needs {missing}: pip install "streamtools[{extras}]"', name=missing) from None
+        raise ModuleNotFoundError(
+            f'{user} needs {missing}: pip install "streamtools[{extras}]"', name=missing
+        ) from None
 
 
 class _ImportAdvice:

@@ -72,7 +72,7 @@ def application(house: House) -> Starlette:
             asked[seed].id = run.id
             while len(asked) > 10_000:
                 del asked[next(iter(asked))]
-        return event_stream_response(run, request=request)
+        return event_stream_response(run)
 
     return Starlette(routes=[Route("/stream/{seed:int}", stream), Route("/run/{seed:int}", run)])
 

@@ -1,8 +1,4 @@
-"""Counts the requests and events of a gateway, for Prometheus. Sans-IO.
-
-Without the gateway, a client would show calls in text, malformed calls and forged tool results to its user. Each of
-them is counted as a *leak prevented*.
-"""
+"""Counts the requests and events of a gateway, for Prometheus. Sans-IO."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from streamtools.calls import NATIVE
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, UIEvent, Warning
 
@@ -33,8 +28,6 @@ class Metrics:
     def __init__(self) -> None:
         self.running = 0
         """The number of requests that are currently being answered."""
-        self.leaks_prevented = 0
-        """The number of texts that were kept from the client's user. The module's docstring defines them."""
         self.counts = {name: Counter[tuple[str, ...]]() for name in _COUNTERS}
         """Maps the name of each counter to a `Counter`, whose keys are the values of the labels."""
         self._first_tokens: Counter[float] = Counter()  # maps upper bounds to numbers of answers
@@ -48,17 +41,13 @@ class Metrics:
         match event:
             case Call(call):
                 self.count("calls", call.dialect)
-                self.leaks_prevented += call.dialect != NATIVE
             case Error(call=call):
                 dialect = (event.dialect if call is None else call.dialect) or ""
                 self.count("errors", event.code, dialect)
-                self.leaks_prevented += call is None and event.raw is not None
             case Warning(Code.NEAR_MISS):
                 self.count("near_misses", event.dialect or "")
             case Matched(rule):
                 self.count("rule_matches", rule)
-            case Warning(Code.FORGED_RESULT):
-                self.leaks_prevented += 1
 
     def record_first_token(self, seconds: float) -> None:
         """Record how long a client waited for the first bytes of an answer."""
@@ -78,7 +67,6 @@ class Metrics:
         for name, (about, label_names) in _COUNTERS.items():
             samples = [(_labels(label_names, values), count) for values, count in sorted(self.counts[name].items())]
             family(f"{name}_total", "counter", about, samples)
-        family("leaks_prevented_total", "counter", "Calls and results hidden from users.", [("", self.leaks_prevented)])
         bounds = (f"{bound:g}".replace("inf", "+Inf") for bound in _BUCKETS)
         totals = accumulate(self._first_tokens[bound] for bound in _BUCKETS)
         buckets = [("_bucket" + _labels(("le",), (bound,)), total) for bound, total in zip(bounds, totals, strict=True)]

@@ -70,7 +70,6 @@ class EventStreamResponse(Checked, Response):
       function that makes one.
     - `after`: of a run, only the events with a higher `seq` are sent. The default is the `last_event_id` of the
       request. A format that cannot be resumed always starts with the first event.
-    - `request` is not needed, because the response reads the headers from its ASGI scope.
     - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
     - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
@@ -91,7 +90,6 @@ class EventStreamResponse(Checked, Response):
         *,
         format: Format = "native",
         after: int | None = None,
-        request: AnyRequest | None = None,
         on_disconnect: OnDisconnect | None = None,
         keep_alive: float | None = 15.0,
         send_timeout: float | None = 60.0,
@@ -111,7 +109,6 @@ class EventStreamResponse(Checked, Response):
         if after is None or not encoder.resumable:
             after = 0
         self._reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
-        self._request = request
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout
         self._max_rate = max_rate
@@ -128,7 +125,7 @@ class EventStreamResponse(Checked, Response):
             await unavailable()(scope, receive, send)
             return
         if self._reads_position and reader.run is not None:
-            reader.after = last_event_id(scope if self._request is None else self._request)
+            reader.after = last_event_id(scope)
         head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         if scope["method"] == "HEAD":  # frameworks also call a GET endpoint for HEAD
             await reader.close()

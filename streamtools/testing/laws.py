@@ -241,13 +241,7 @@ _HIDDEN = (ui_events.Call, ui_events.Error, ui_events.Thinking, ui_events.Warnin
 _LOW_LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
 
 
-def assert_laws(
-    dialect: Dialect | str,
-    *,
-    tools: Any = None,
-    calls: SearchStrategy[tuple[str, dict[str, Any]]] | None = None,
-    examples: int = 100,
-) -> None:
+def assert_laws(dialect: Dialect | str, *, examples: int = 100) -> None:
     """Check that a dialect keeps all laws. `dialect` is a dialect or the id of a dialect.
 
     Raises AssertionError if a law is broken. The notes of its `__cause__` contain the shortest text that breaks it.
@@ -264,23 +258,19 @@ def assert_laws(
     - Round trip: a call that the dialect writes is read with the same name and arguments.
     - Results: a result that the dialect writes contains no call.
 
-    `calls` is a hypothesis strategy of names and arguments, and `tools` declares their tools. By default, there are
-    tools with arguments of all types. Raises ImportError if hypothesis is not installed, and ValueError for an unknown
-    id.
+    The texts call tools with arguments of all types. Raises ImportError if hypothesis is not installed, and ValueError
+    for an unknown id.
     """
     __tracebackhide__ = True
     import hypothesis
 
     from streamtools.testing import random_texts
 
-    if (tools is None) is not (calls is None):
-        raise ValueError("pass both `tools` and `calls`, or neither: `calls` must call the declared `tools`")
     (dialect,) = choose_dialects([dialect])
-    declared = random_texts.TOOLS if tools is None else tools
-    signatures = dict(Declared(declared).signatures(parameters=True))
-    inputs = random_texts.Material(dialect, signatures, calls if calls is not None else random_texts.usual_calls())
+    signatures = dict(Declared(random_texts.TOOLS).signatures(parameters=True))
+    inputs = random_texts.Material(dialect, signatures, random_texts.usual_calls())
     silent = [each.marker.search_pattern() for each in inputs.openers if each.kind == "result" or not each.announces]
-    check = _Laws(dialect, declared, random_texts.markers(dialect, signatures), silent)
+    check = _Laws(dialect, random_texts.TOOLS, random_texts.markers(dialect, signatures), silent)
     settings = hypothesis.settings(
         max_examples=examples,
         derandomize=True,

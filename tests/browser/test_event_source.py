@@ -43,7 +43,7 @@ async def test_an_event_source_continues_after_its_last_event(chromium: Any) -> 
 
         async def read(request: Request) -> Response:
             asked.append(request.headers.get("last-event-id"))
-            response = asgi.event_stream_response(run, request=request)
+            response = asgi.event_stream_response(run)
             return response if len(asked) > 2 else Breaking(response, cut)
 
         async def show(request: Request) -> Response:

@@ -62,7 +62,6 @@ async def test_each_client_is_answered_in_its_form_and_counted() -> None:
     assert 'requests_total{kind="messages",status="200"} 2' in metrics
     assert 'calls_total{dialect="tilde_fence"} 6' in metrics
     assert 'first_token_seconds_bucket{le="+Inf"} 6' in metrics
-    assert "leaks_prevented_total 6" in metrics
     assert "default-src 'none'" in health.headers["content-security-policy"]
     assert health.text == "ok\n"
 
@@ -395,14 +394,7 @@ async def test_exchanges_are_recorded_without_keys(tmp_path: Path) -> None:
 def test_hostile_names_are_escaped() -> None:
     metrics = Metrics()
     metrics.record(Call(ToolCall(id="a", name="n", arguments={}, dialect='<b>"\\\n', raw="")))
-    metrics.record(Error(Code.INVALID_JSON, "no", call_id="b", raw="{"))
-    metrics.record(
-        Error(Code.UPSTREAM_ERROR, "no", call=ToolCall(id="a", name="n", arguments={}, dialect="native", raw=""))
-    )
-    metrics.record(Warning(Code.NEAR_MISS, "near"))
-    metrics.record(Warning(Code.FORGED_RESULT, "forged"))
     assert 'dialect="<b>\\"\\\\\\n"' in metrics.prometheus()
-    assert (metrics.counts["near_misses"].total(), metrics.leaks_prevented) == (1, 3)
 
 
 def test_malformed_calls_are_counted_by_dialect() -> None:

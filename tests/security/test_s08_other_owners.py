@@ -45,7 +45,7 @@ async def serving() -> AsyncIterator[tuple[Served, Run]]:
                 run = await runs.find(request.path_params["run_id"], owner=request.headers["user"])
             except RunNotFound as error:
                 return JSONResponse({"error": str(error)}, 404)
-            return EventStreamResponse(run, request=request)
+            return EventStreamResponse(run)
 
         async def socket(websocket: Any) -> None:
             await serve_websocket(websocket, lambda *_: None, runs=runs, owner=websocket.headers["user"])

@@ -61,7 +61,7 @@ def app(provider: Loopback, *middleware: Middleware, **options: Any) -> Starlett
 
     async def answer(request: Request) -> Response:
         await request.body()
-        return event_stream_response(asking(provider.url), request=request, **options)
+        return event_stream_response(asking(provider.url), **options)
 
     return Starlette(routes=[Route("/", answer, methods=["GET", "POST"])], middleware=middleware)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import strategies as st
 
 from streamtools import Dialect, Parser, StreamMachine
 from streamtools.errors import Code
@@ -76,21 +75,6 @@ def test_every_dialect_of_the_table_keeps_the_laws(name: str) -> None:
 
 def test_a_custom_dialect_keeps_the_laws() -> None:
     assert_laws(dialect())
-
-
-def test_tools_and_calls_can_be_passed() -> None:
-    seen: list[str] = []
-
-    def write(name: str, arguments: dict[str, Any]) -> str:
-        seen.append(name)
-        return write_call(name, arguments)
-
-    calls = st.tuples(st.just("look_up"), st.fixed_dictionaries({"word": st.text("ab", max_size=2)}))
-    tools = [{"name": "look_up", "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}}]
-
-    assert_laws(dialect(write_call=write), tools=tools, calls=calls, examples=10)
-
-    assert {"look_up"} == set(seen)
 
 
 def raises(span: Span) -> Steps:

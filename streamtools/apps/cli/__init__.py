@@ -18,7 +18,6 @@ from typing import TextIO
 
 from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, discard, reason_of
-from streamtools.loading import MissingPackage
 
 _THREAD_TIMEOUT_S = 0.5
 _MODULES = {"serve": "servers", "gateway": "servers"}
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_reporting_errors(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput) -> int:
     try:
         return _run(argv, output, errors)
-    except (CommandError, MissingPackage) as error:
+    except (CommandError, ModuleNotFoundError) as error:
         errors.write(str(error))
         return getattr(error, "status", 2)
     except KeyboardInterrupt:

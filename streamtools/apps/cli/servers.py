@@ -92,7 +92,6 @@ class FallbackConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     model: str | None = None
     prefill: Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"] = ""
     key_env: str | None = None
-    key_file: str | None = None
 
 
 class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -121,21 +120,19 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
     """The address to listen on."""
     port: int = GATEWAY_PORT
     key_env: str | None = None
-    key_file: str | None = None
     client_key_env: str | None = None
-    client_key_file: str | None = None
 
 
-_COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
+_COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "client_key_env"}
 """The fields of `GatewayConfig` that `run_gateway` uses or converts. The others are parameters of the application."""
 
 
 def run_gateway(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the gateway until a signal ends the process, and return the exit status."""
     config = read_config(args)
-    key = _read_key(config.key_env, config.key_file)
-    client_key = _read_key(config.client_key_env, config.client_key_file)
-    fallback_keys = [_read_key(fallback.key_env, fallback.key_file) for fallback in config.fallbacks]
+    key = _read_key(config.key_env)
+    client_key = _read_key(config.client_key_env)
+    fallback_keys = [_read_key(fallback.key_env) for fallback in config.fallbacks]
     options: dict[str, Any] = {
         name: value
         for name in config.__struct_fields__
@@ -188,19 +185,12 @@ def read_config(args: Namespace) -> GatewayConfig:
     return config
 
 
-def _read_key(variable: str | None, file: str | None) -> str | None:
-    """Read the key from an environment variable or a file. Returns None if neither is configured.
+def _read_key(variable: str | None) -> str | None:
+    """Read the key from an environment variable. Returns None if `variable` is None.
 
-    Raises CommandError if the key cannot be read.
+    Raises CommandError if the variable is not set.
     """
-    if variable is not None:
-        key = os.environ.get(variable, "").strip()
-        if not key:
-            raise CommandError(f"the environment variable {variable} is not set")
-        return key
-    if file is None:
-        return None
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise CommandError(f"the key cannot be read: {error}") from None
+    key = None if variable is None else os.environ.get(variable, "").strip()
+    if key == "":
+        raise CommandError(f"the environment variable {variable} is not set")
+    return key

@@ -312,7 +312,7 @@ class _ChatPage:
 
     async def events(self, request: Request) -> Response:
         run = await self._find_run(request)
-        return event_stream_response(run, request=request, shutdown=self._shutdown)
+        return event_stream_response(run, shutdown=self._shutdown)
 
     async def stop(self, request: Request) -> Response:
         run = await self._find_run(request)
