@@ -104,8 +104,7 @@ class Code(StrEnum):
     MISSING_CLOSE = "missing_close"
     """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """`count` characters or bytes over a limit were dropped. Without `count`, calls of a restarted answer were
-    dropped."""
+    """`count` characters or bytes over a limit were dropped."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"

@@ -1,8 +1,7 @@
 """Defines two closed unions of events: `SourceEvent`, which sources produce, and `UIEvent`, which a stream yields.
 
 Each event has a JSON form, which is an object with a `type`. `event.to_json()` returns this form. `read_ui_event` and
-`read_source_event` parse it. `json_schema` returns its JSON schema for a front end. Each event type can also be a field
-of a pydantic model, or the response model of an endpoint.
+`read_source_event` parse it. `json_schema` returns its JSON schema for a front end.
 
 Events are frozen msgspec structs. A stream creates many events. To save time, the garbage collector does not track most
 of them (`gc=False`). `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
@@ -14,18 +13,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
-from pydantic_core import CoreSchema, core_schema
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.json_values import write_json
 from streamtools.loading import load_later
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 __all__ = [
     "SOURCE_EVENTS", "UI_EVENTS", "ApprovalRequested", "Call", "CallDelta", "CallStart", "ChainCompleted", "Done",
@@ -55,24 +50,6 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
     def to_json(self) -> str:
         """Return the event as one line of JSON. Lone surrogates become U+FFFD, because UTF-8 cannot encode them."""
         return write_json(self).decode()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def validate(value: Any) -> Any:
-            if isinstance(value, cls):
-                return value
-            try:
-                return msgspec.convert(value, type=cls)
-            except msgspec.ValidationError as error:
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(
-            validate, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return json_schema(cls)
 
 
 class RuledEvent(Event, frozen=True, gc=True, dict=True):

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError, create_model
 
 from streamtools import ToolCall, coalesce
 from streamtools.errors import Code
@@ -192,26 +191,6 @@ def test_lone_surrogates_are_replaced(event: Event, path: Sequence[Any]) -> None
 
     assert "a\ufffdb" in found
     assert "😀\ufffd" == json.loads(Text("\ud83d\ude00\ud83d").to_json())["text"]
-
-
-@together("event", [*UI, *SOURCE], ids=repr)
-def test_pydantic_reads_validates_and_writes(event: Event) -> None:
-    """Each type is a field of a model and has an adapter: from an object, a dict and JSON."""
-    kind = type(event)
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    model: Any = create_model("Model", event=(kind, ...))
-    written = msgspec.to_builtins(event)
-    assert event == adapter.validate_python(event) == adapter.validate_python(written)
-    assert event == adapter.validate_json(event.to_json())
-    assert written == adapter.dump_python(event)
-    assert json.loads(event.to_json()) == json.loads(adapter.dump_json(event))
-    made = model.model_validate({"event": written})
-    assert event == made.event
-    assert event == model.model_validate_json(made.model_dump_json()).event
-    with pytest.raises(ValidationError):
-        adapter.validate_python({"type": "nothing"})
-    assert kind.type == adapter.json_schema()["properties"]["type"]["enum"][0]
-    assert adapter.json_schema() == model.model_json_schema()["properties"]["event"]
 
 
 @pytest.mark.parametrize("union", [UIEvent, SourceEvent], ids=["ui", "source"])

@@ -17,7 +17,6 @@ from streamtools.events import (
     SourceEvent,
     SourceRaw,
     SourceUsage,
-    SourceWarning,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -305,7 +304,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         frames(begin(), say("a"), begin(output_tokens=1), begin(None), say("b"), end()),
         [TextDelta("a"), SourceRaw({}, "anthropic", "text"), TextDelta("b"), done()],
     ),
-    # A gateway that tries again: nothing that was shown has to be taken back, so the second attempt counts.
     "a second generation behind reasoning and half a call": (
         frames(
             begin(input_tokens=5),
@@ -321,13 +319,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ReasoningDelta("Hm"),
             ReasoningDelta("", signature="c2ln"),
             *started("1", "toolu_1", "f", '{"x":'),
-            SourceWarning(
-                Code.SKIPPED,
-                "the provider began its answer again in mid-stream; the calls of its first attempt are dropped",
-            ),
-            SourceUsage(Usage(output=1)),
-            *called("2", "toolu_2", "f", '{"x":2}'),
-            done("tool_use", "tool_calls", Usage(output=1)),
+            SourceError("the provider began its answer again in mid-stream", cause="message_start"),
         ],
     ),
     # What the reader has seen cannot be taken back, and would stand there twice.

@@ -106,7 +106,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "observing": (),
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
-    "events": {"msgspec", "pydantic", "pydantic_core"},
+    "events": {"msgspec"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
     "sources.read_pace": {"anyio"},

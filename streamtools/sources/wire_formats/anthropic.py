@@ -16,9 +16,8 @@ Real streams have these peculiarities:
 - A second `message_start` may arrive.
 - The helper of Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
 
-When a gateway retries a request, a second attempt may follow the beginning of the first attempt. The stream then fails
-if text was reported, because visible text cannot be withdrawn. It also fails if a complete call was reported and
-Anthropic does not run this call: the call would run twice. Otherwise, the second attempt replaces the first.
+When a gateway retries a request, a second attempt may follow the beginning of the first attempt. The stream then fails,
+because visible text cannot be withdrawn, and a complete call would run twice.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamtools.errors import Code
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
@@ -76,15 +74,9 @@ class Anthropic(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # the id of the message
-        self._has_reported = False  # text, or a complete call that Anthropic does not run, was reported
         self._text_is_open = False  # the last block was text, and no event has marked its end yet
-        self._reset()
-
-    def _reset(self) -> None:
-        """Set the state of a message that has just begun."""
         self._blocks: dict[int | None, _Block] = {}
         self._tokens: dict[str, Any] = {}  # the last value of each usage field
-        self._reason = self._usage = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (event := self._decode_object(frame, events)) is None:
@@ -101,30 +93,14 @@ class Anthropic(FrameAdapter):
         message = object_in(event, "message")
         id = string(message.get("id")) or ""
         if self._id is not None:
-            if "" in (id, self._id) or id == self._id:
-                return  # the same message, as far as the ids show
-            self._restart(events)
-        self._id = id
-        self._response_id = self._model = None
-        self._name_response(id, message.get("model"))
-        if not self._over:
-            self._record_usage(message.get("usage"), events)
-            if message.get("content"):  # empty in all known streams
-                self._report_or_pass(frame, event, events)
-
-    def _restart(self, events: list[SourceEvent]) -> None:
-        """Handle a second message.
-
-        Fails if text of the first attempt, or a complete call that Anthropic does not run, was reported. Otherwise
-        drops the first attempt.
-        """
-        message = "the provider began its answer again in mid-stream"
-        if self._has_reported:
-            self._fail(Fault(message, "message_start", None), events)
+            if id and self._id and id != self._id:
+                self._fail(Fault("the provider began its answer again in mid-stream", "message_start", None), events)
             return
-        self._text.half = self._thought.half = ""
-        self._reset()
-        events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
+        self._id = id
+        self._name_response(id, message.get("model"))
+        self._record_usage(message.get("usage"), events)
+        if message.get("content"):  # empty in all known streams
+            self._report_or_pass(frame, event, events)
 
     def _change_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         delta = object_in(event, "delta")
@@ -162,7 +138,6 @@ class Anthropic(FrameAdapter):
             if self._text_is_open:
                 events.append(SourceRaw({}, _FORMAT, "text"))  # marks the end of the previous text
             self._add_text(start.get("text"), events)
-            self._has_reported = self._has_reported or bool(start.get("text"))
             if start.get("citations"):
                 self._report_or_pass(frame, event, events)
             start = {**start, "citations": objects(start.get("citations"))}
@@ -194,7 +169,6 @@ class Anthropic(FrameAdapter):
         match delta:
             case {"type": "text_delta", "text": str() as text}:
                 self._add_text(text, events)
-                self._has_reported = self._has_reported or text != ""
             case {"type": "thinking_delta", "thinking": str() as thought}:
                 self._add_reasoning(thought, events)
             case {"type": "input_json_delta", "partial_json": str() as piece} if block and block.key:
@@ -227,10 +201,8 @@ class Anthropic(FrameAdapter):
         if block is None:
             return
         self._end_block(block, events)
-        if not block.key:
-            return
-        self._has_reported = self._has_reported or not block.executed
-        block.close(events, self._limits, block.fields_to_repeat)
+        if block.key:
+            block.close(events, self._limits, block.fields_to_repeat)
 
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
         """Append the end of a block, unless it is a call.
