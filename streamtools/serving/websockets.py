@@ -103,7 +103,7 @@ class Socket:
         raised. With `starts=True`, the client is refused if the shutdown has begun.
         """
         if starts and self.shutdown.begun:
-            await self._refuse()
+            await self.close(GOING_AWAY)
             return
         if self._is_new:
             await self._websocket.accept()
@@ -112,21 +112,6 @@ class Socket:
         await self.close(POLICY_VIOLATION if self.too_many_invalid_frames else code)
         if error is not None:
             raise error
-
-    async def _refuse(self) -> None:
-        """Refuse the client during a shutdown.
-
-        Sends the status 503 if the websocket is not accepted yet and the server supports HTTP responses to websockets.
-        Otherwise, closes the websocket.
-        """
-        scope: Any = getattr(self._websocket, "scope", {})
-        if self._is_new and "websocket.http.response" in (scope.get("extensions") or ()):
-            headers = [(b"retry-after", str(RETRY_AFTER).encode()), (b"content-length", b"0")]
-            with suppress(Exception):
-                await self._websocket.send({"type": "websocket.http.response.start", "status": 503, "headers": headers})
-                await self._websocket.send({"type": "websocket.http.response.body", "body": b""})
-            self._closed = True
-        await self.close(GOING_AWAY)
 
     async def receive(self) -> tuple[str | None] | None:
         """Return the next frame as `(text,)`. Returns `(None,)` for a binary frame, and None if the client has left."""
@@ -224,7 +209,7 @@ async def send_events(
 
     The close code is 1000 after the last event, and 1001 if `shutdown` has begun. If the stream raises an exception,
     the code is 1011, and the exception is raised. If a stream would start after `shutdown` has begun, the stream is
-    closed. The client then receives the status 503 if the websocket is not accepted yet and the server supports it.
+    closed. If the websocket is not accepted yet, the server refuses it with the status 403.
     """
     excluded = read_exclude(exclude)
     _check_format(format)

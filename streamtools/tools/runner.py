@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import inspect
 import math
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Literal, TypeAlias
 
 import anyio
@@ -62,14 +62,13 @@ _ERROR_LENGTH = 1000  # an error text of up to this length is sent to the model 
 class Execution:
     """The state of one call while it runs.
 
-    The model gets at most `limit` characters of a result; None means no limit. `clock` returns a time in seconds.
+    The model gets at most `limit` characters of a result; None means no limit.
     """
 
     call: ToolCall
     limit: int | None
-    clock: Callable[[], float]
     shown: bool = False  # whether this or a lost process has sent `executing`, or the call is being closed
-    began: float | None = None  # when the tool started, by `clock`
+    began: float | None = None  # when the tool started, by `perf_counter`
     thread: Thread = field(default_factory=Thread)
     # `run` looks the tool up in the registry, and `_decide` looks it up again after an approval. None: unknown tool.
     tool: Tool | None = None
@@ -130,7 +129,7 @@ class Execution:
         return f"{note}. It begins: {excerpt}" if excerpt else note
 
     def _elapsed(self) -> float:
-        return 0.0 if self.began is None else self.clock() - self.began
+        return 0.0 if self.began is None else perf_counter() - self.began
 
 
 RESULT_LIMIT = 100_000
@@ -200,7 +199,6 @@ class Runner:
     trusted: Callable[[ToolCall], bool] = lambda call: True
     scope: Callable[[ToolCall], str] = lambda call: ""
     started: Collection[str] = ()
-    clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
         self.stopped = False
@@ -264,7 +262,7 @@ class Runner:
         return outcomes, unsent
 
     def _add_execution(self, call: ToolCall) -> Execution:
-        execution = self._executions[call.id] = Execution(call, self.options.result_limit, self.clock)
+        execution = self._executions[call.id] = Execution(call, self.options.result_limit)
         execution.shown = call.id in self.started
         return execution
 
@@ -355,7 +353,7 @@ class Runner:
 
     async def _run_to_end(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         try:
-            execution.began = self.clock()
+            execution.began = perf_counter()
             with observing.tool_runs(execution.call, execution.tool) as report_outcome:
                 outcome = await self._run_once(execution, tasks, lambda: self._execute(execution, send))
                 report_outcome(outcome)

@@ -79,12 +79,12 @@ async def weather(city: str) -> dict[str, str]:
     return {"city": city, "message": f"Rain in {city}"}
 
 
-async def test_an_async_tool_is_executed() -> None:
+async def test_an_async_tool_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`executing`, then `executed` with plain values, message and time. The model gets JSON."""
     interface = Interface()
-    ticks = iter([10.0, 12.5])
+    monkeypatch.setattr("streamtools.tools.runner.perf_counter", iter([10.0, 12.5]).__next__)
     made = call("weather", city="Bern")
-    outcomes = await runner(interface, weather, clock=ticks.__next__).run([made], interface.send)
+    outcomes = await runner(interface, weather).run([made], interface.send)
     result = {"city": "Bern", "message": "Rain in Bern"}
     assert interface.events == [Executing(made, seq=1), Executed(made, result, "Rain in Bern", 2.5, seq=2)]
     assert outcomes == [
