@@ -7,9 +7,7 @@ thread, a tool may use the attributes of the context, and `progress`, which pass
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic
 
@@ -46,11 +44,11 @@ class ToolContext(Generic[State]):
     as `RunnerOptions.state`, for example a user or a database. `ToolContext[Session]` declares the type of `state`.
 
     >>> context = ToolContext("call_1", "search", state={"user": "Ann"})
-    >>> context.state["user"], context.cancelled, context.remaining
-    ('Ann', False, inf)
+    >>> context.state["user"], context.cancelled
+    ('Ann', False)
     """
 
-    __slots__ = ("_loop_thread", "call_id", "cancelled", "deadline", "name", "report", "state")
+    __slots__ = ("_loop_thread", "call_id", "cancelled", "name", "report", "state")
 
     def __init__(
         self,
@@ -72,16 +70,9 @@ class ToolContext(Generic[State]):
 
         A tool that runs in a thread should check it, because a thread cannot be stopped. A coroutine is cancelled.
         """
-        self.deadline = math.inf
-        """The value of `time.monotonic()` at which the call times out."""
         self.report = report
         """The function that receives progress. It is called in the thread of the event loop."""
         self._loop_thread = threading.get_ident()
-
-    @property
-    def remaining(self) -> float:
-        """The seconds until the call times out, or 0 if it has timed out."""
-        return max(0.0, self.deadline - time.monotonic())
 
     def progress(self, data: Any) -> Awaitable[None]:
         """Send progress to the interface. The model does not see it. `data` is any value that JSON can express.

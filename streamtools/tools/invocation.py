@@ -19,7 +19,6 @@ import functools
 import inspect
 import math
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 
@@ -117,8 +116,7 @@ async def invoke(
         kwargs[tool.context] = context
     seconds = timeout if tool.timeout is None else tool.timeout
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
-    reporter = context.report = _ProgressReporter(tool, context, scope)
-    context.deadline = time.monotonic() + seconds
+    reporter = context.report = _ProgressReporter(tool, context.report, scope)
     value: Any = None
     cause: BaseException | None = None
     try:
@@ -144,10 +142,9 @@ async def invoke(
 class _ProgressReporter:
     """Serializes and reports the progress of a tool. The time limit of the call is paused while `report` waits."""
 
-    def __init__(self, tool: Tool, context: ToolContext, scope: anyio.CancelScope) -> None:
+    def __init__(self, tool: Tool, report: Report, scope: anyio.CancelScope) -> None:
         self.failure: BaseException | None = None
-        self._tool, self._context, self._scope = tool, context, scope
-        self._report = context.report
+        self._tool, self._report, self._scope = tool, report, scope
         self._waiting = 0
         self._seconds_left = math.inf
 
@@ -164,7 +161,7 @@ class _ProgressReporter:
     def _paused_clock(self) -> Iterator[None]:
         if not self._waiting:
             self._seconds_left = self._scope.deadline - anyio.current_time()
-            self._scope.deadline = self._context.deadline = math.inf
+            self._scope.deadline = math.inf
         self._waiting += 1
         try:
             yield
@@ -172,7 +169,6 @@ class _ProgressReporter:
             self._waiting -= 1
             if not self._waiting:
                 self._scope.deadline = anyio.current_time() + self._seconds_left
-                self._context.deadline = time.monotonic() + self._seconds_left
 
 
 def write_client_result(tool: Tool, value: Any) -> Written:

@@ -32,7 +32,6 @@ from typing import Annotated, Any, NamedTuple, Union
 import pydantic
 import typing_extensions
 from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import from_json
 
@@ -302,17 +301,14 @@ def _keyword_input(
         return arguments
 
     accepted: list[inspect.Parameter] = []
-    properties: dict[str, str] = {}  # maps the names in the schema to the names of the parameters
     for parameter in parameters:
         _refuse_positional(parameter)
-        hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
-            if typing.get_origin(hint) in _UNPACK:
+            if typing.get_origin(hints[parameter.name]) in _UNPACK:
                 raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict; take the dict itself instead")
             accepted.append(parameter)
         else:
             accepted.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
-            properties[_alias_of(hint, parameter.default) or parameter.name] = parameter.name
     function: Any = collect  # type checkers accept only types in `TypeAdapter`
     function.__signature__ = inspect.Signature(accepted)
     function.__annotations__ = {parameter.name: hints[parameter.name] for parameter in parameters}
@@ -322,7 +318,7 @@ def _keyword_input(
     except UNUSABLE as error:
         unusable = [parameter for parameter in parameters if not _is_usable(hints[parameter.name])]
         raise _unreadable(unusable or parameters, error) from error
-    _describe(schema, {name: described.get(parameter, "") for name, parameter in properties.items()})
+    _describe(schema, described)
 
     def read(data: bytes) -> Arguments:
         arguments: dict[str, Any] = adapter.validate_json(data)
@@ -331,12 +327,6 @@ def _keyword_input(
         return (), arguments
 
     return Input(schema, read, lambda arguments: dict(arguments[1]))
-
-
-def _alias_of(hint: Any, default: Any) -> str | None:
-    """Return the alias of a parameter that is declared with a pydantic `Field`, or None."""
-    field = FieldInfo.from_annotation(hint) if default is EMPTY else FieldInfo.from_annotated_attribute(hint, default)
-    return field.alias
 
 
 def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:

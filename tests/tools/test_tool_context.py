@@ -60,17 +60,18 @@ async def test_a_context_can_be_optional_or_made_by_hand() -> None:
     def greet(name: str, context: ToolContext | None = None) -> bool:
         return context is None
 
-    async def wave(context: ToolContext) -> float:
+    async def wave(context: ToolContext) -> bool:
         await context.progress("waving")
-        return context.remaining
+        return context.cancelled
 
-    def bow(context: ToolContext) -> float:
+    def bow(context: ToolContext) -> bool:
         context.progress("bowing")
-        return context.remaining
+        return context.cancelled
 
     assert Tool(greet)("Ann")
     assert not await ToolRegistry(greet).execute("greet", {"name": "Ann"})
-    assert float("inf") == await Tool(wave)(ToolContext()) == bow(ToolContext())
+    assert not await Tool(wave)(ToolContext())
+    assert not bow(ToolContext())
 
 
 async def test_a_handler_may_have_unknown_hints() -> None:
