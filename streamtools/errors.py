@@ -164,10 +164,13 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
     return best if similarity(best) >= cutoff else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for the end of an error message about an unknown name, or an empty string."""
+def did_you_mean(name: str, known: Iterable[str], homes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a suggestion for the end of an error message about an unknown name, or an empty string.
+
+    `homes` has other texts for some of the known names.
+    """
     meant = nearest(name, known)
-    return f"; did you mean {meant!r}?" if meant else ""
+    return f"; did you mean {homes.get(meant, repr(meant))}?" if meant else ""
 
 
 def check_names(
@@ -184,13 +187,9 @@ def check_names(
     """
     for name in given:
         if name not in known:
-            if name in homes:
-                ending = f"; write {homes[name]}"
-            elif similar := nearest(name, [*known, *homes]):
-                ending = f"; did you mean {homes.get(similar, repr(similar))}?"
-            else:
-                ending = advice.format(name) or f"; the parameters are {', '.join(known)}"
-            raise TypeError(f"{where} has no parameter {name!r}{ending}")
+            meant = f"; write {homes[name]}" if name in homes else did_you_mean(name, [*known, *homes], homes)
+            others = advice.format(name) or f"; the parameters are {', '.join(known)}"
+            raise TypeError(f"{where} has no parameter {name!r}{meant or others}")
 
 
 def check_word(name: str, value: object, allowed: Iterable[object]) -> None:

@@ -27,7 +27,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from time import time
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
@@ -268,12 +268,9 @@ class Sending:
 
     def _redirected(self, response: ModelResponse) -> SourceError:
         """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
-        try:
-            target = urlsplit(urljoin(self.request.url, response.headers["location"]))
-            host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
-        except ValueError:
-            host = ""
-        shown = host if host and host.isprintable() and len(host) < 300 else "another address"
+        scheme, slashes, rest = response.headers["location"].partition("//")
+        host = (shown_url(f"://{rest}") or "").partition("/")[0]
+        shown = scheme + slashes + host if host and scheme in ("http:", "https:", "") else "another address"
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self.request.url)
         return SourceError(message, status=response.status_code, url=url)
 

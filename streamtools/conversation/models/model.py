@@ -89,8 +89,7 @@ def check_model(model: object) -> None:
         advice = ""
         if isinstance(model, list | tuple):
             has_models = any(has_methods(each, "stream") for each in model)
-            advice = "for several models, write Fallback(first, second)" if has_models else "the model comes first"
-            advice = "; " + advice
+            advice = "; for several models, write Fallback(first, second)" if has_models else "; the model comes first"
         raise TypeError(f"`model` must be a model, {hint}, got {described(model)}{advice}.")
 
 
