@@ -177,8 +177,6 @@ class FailoverReply(Replies):
         ask = self._write(self.model)
         if not shown.strip() or isinstance(self.model, StoredResponse):  # a `StoredResponse` omits the shown text
             return ask
-        if ask.hide is not None:
-            shown = "".join(message.text for message in ask.hide([Assistant(shown)]) if isinstance(message, Assistant))
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))
         prefill = prefill_of(self.model, ask.options)

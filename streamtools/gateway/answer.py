@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -85,6 +86,8 @@ class ClientAnswer:
             text_rules=[*restoring, *settings.text_rules],
             new_id=settings.new_id or self._new_id,
         )
+        if vault is not None:
+            self.machine.hide = partial(vault.replace, from_model=True)
         self.machine.reserve(calls_in(request.history))
         self.shown: list[str] = []
         """The pieces of text that the client got."""

@@ -368,8 +368,6 @@ class RewrittenExchange(Exchange):
         pending = self._failover.answer.take_pending_text()
         sent = self._stream_or_keep(self._answer.feed(pending)) if pending else b""
         written = self._answer.continue_elsewhere(self._client_request.model or "")
-        if self._vault is not None:
-            written = self._vault.replace(written, from_model=True)
         self._failover.move_on(written, begun=bool(self._answer.shown))
         self.has_fallback = self._failover.answer.next is not None
         self.request = self._write()

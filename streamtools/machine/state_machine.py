@@ -215,7 +215,7 @@ class StreamMachine:
         self.source: object = None
         """The source of the events that are fed, or None. Its `origin` names the provider's message format."""
         self.hide: Callable[[str], str] | None = None
-        """Replaces the values of a vault in a text for telemetry. None without a vault."""
+        """Replaces the values of a vault in a text for telemetry or another model. None without a vault."""
         self.runnable: list[ToolCall] = []
         self.pending: list[ToolCall] = []
         self.usage: Usage | None = None
@@ -413,8 +413,11 @@ class StreamMachine:
         """Prepare an open turn for another model, after the answer of `model` has broken off.
 
         `shown` is the text that was shown. With None, the next model starts the turn again. Do not call this after a
-        call of the turn has run. Returns the events that end calls, and the text that the next model must continue.
+        call of the turn has run. Returns the events that end calls, and the text that the next model must continue, in
+        which `hide` has replaced values.
         """
+        if shown is not None and self.hide is not None:
+            shown = self.hide(shown)
         events, written = self._switch_model(shown, model)
         return self.number_all(events), written
 

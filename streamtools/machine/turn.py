@@ -312,7 +312,9 @@ class Turn:
         Returns None if the text was dropped, if its visible part differs from `shown`, or if parsing the text again
         gives other calls.
         """
-        text, options = self._streamed_text(), self._options
+        text = self._streamed_text()
+        rules = [rule for rule in self._options.get("text_rules", ()) if not rule.restores]  # `shown` has placeholders
+        options: ParserKeywords = {**self._options, "text_rules": rules}
         if text is None:
             return None
         for is_complete in (False, True):  # first parse the text as it arrived, then parse the result
@@ -323,7 +325,9 @@ class Turn:
                 return None
             text = "".join(e.text if isinstance(e, Text) else e.call.raw if isinstance(e, Call) else "" for e in events)
             options = {**options, "in_reasoning": False}
-        return text if "".join(event.text for event in events if isinstance(event, Text)) == shown else None
+        visible = "".join(event.text for event in events if isinstance(event, Text))
+        pending = visible[len(shown) :]  # the beginning of a match or of a placeholder
+        return text.removesuffix(pending) if visible == shown + pending and text.endswith(pending) else None
 
     def _reject_unless_enabled(self, event: UIEvent) -> UIEvent:
         if not isinstance(event, Call) or any(event.call.dialect == dialect.id for dialect in self._enabled):

@@ -31,7 +31,7 @@ VAULT = Vault([rules.email()])
 FILE = base64.b64encode(f"A page of {ANN}".encode()).decode()
 ARGUMENTS = {"to": BO, "text": f"Dear {BO}"}
 IN_TEXT = '~~~tool_call\n{"name": "send", "arguments": {"to": "<EMAIL_2>", "text": "Dear <email_2>"}}\n~~~'
-TEXT = "I write to <EMAIL_2> and \\<EMAIL\\_3\\>, 1 <2. <EMAIL_9>"
+TEXT = "I write to <EMAIL_2> and <EMAIL_3>, 1 <2. <EMAIL_9>"
 SHOWN = f"I write to {BO} and {CY}, 1 <2. <EMAIL_9>"
 
 
@@ -69,7 +69,7 @@ def answers(size: int, *, native: bool, streamed: bool) -> list[bytes]:
     """Return an answer of the upstream in pieces. Placeholders are cut at each place, for all sizes of deltas."""
     call = {"name": "send", "arguments": json.dumps({"to": "<EMAIL_2>", "text": "Dear <email_2>"})}
     if not streamed:
-        message: dict[str, Any] = {"role": "assistant", "content": TEXT, "reasoning_content": "<EMAIL_2>?"}
+        message: dict[str, Any] = {"role": "assistant", "content": TEXT, "reasoning_content": "<Email 2>?"}
         message |= {"tool_calls": [{"id": "c1", "type": "function", "function": call}]} if native else {}
         message |= {} if native else {"content": f"{TEXT}\n{IN_TEXT}"}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if native else "stop"}
@@ -78,7 +78,7 @@ def answers(size: int, *, native: bool, streamed: bool) -> list[bytes]:
     def cut(text: str) -> list[str]:
         return [text[at : at + size] for at in range(0, len(text), size)]
 
-    deltas: list[dict[str, Any]] = [{"reasoning_content": each} for each in cut("<EMAIL_2>?")]
+    deltas: list[dict[str, Any]] = [{"reasoning_content": each} for each in cut("<Email 2>?")]
     deltas += [{"content": each} for each in cut(TEXT if native else f"{TEXT}\n{IN_TEXT}")]
     if native:
         first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "send", "arguments": ""}}
@@ -152,18 +152,21 @@ def delta_of(sent: bytes) -> list[str]:
 
 @pytest.mark.parametrize("prefill", ["", "vllm"])
 def test_the_next_upstream_continues_placeholders(prefill: Any) -> None:
-    """At each break of the answer."""
+    """At each break of the answer. A complete call is kept."""
+    text = f"{TEXT}\n{IN_TEXT}\nSent to <EMAIL_2>."
     second = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill=prefill)
-    for at in range(len(TEXT)):
-        begun = begin("openai", asked("openai"), mode="native", vault=VAULT, fallbacks=[second])
+    for at in range(len(text)):
+        begun = begin("openai", asked("openai"), vault=VAULT, fallbacks=[second])
         upstream_body(begun)
         begun.begin(200, [("content-type", "text/event-stream")])
-        sent = begun.feed(stream(list(TEXT[:at]), None, done=False)) + begun.close("transport")
+        sent = begun.feed(stream(list(text[:at]), None, done=False)) + begun.close("transport")
         messages = upstream_body(begun)["messages"]
         written = [each["content"] for each in messages if each["role"] == "assistant"][1:]
-        assert TEXT.startswith("".join(written).replace("<EMAIL_3>", "\\<EMAIL\\_3\\>"))
-        rest = TEXT.removeprefix("".join(written).replace("<EMAIL_3>", "\\<EMAIL\\_3\\>"))
-        assert collect("openai", sent + answered(begun, stream(list(rest)))).text == SHOWN
+        rest = text.removeprefix("".join(written))
+        assert rest != text or not written
+        seen = collect("openai", sent + answered(begun, stream(list(rest))))
+        assert seen.text == f"{SHOWN}\nSent to {BO}."
+        assert [arguments for _, _, arguments in seen.calls] == [ARGUMENTS]
 
 
 @pytest.mark.parametrize("kind", ["json_object", "text"])
