@@ -13,6 +13,7 @@ from streamtools.history import read_messages, write_messages
 from streamtools.outputs import ag_ui, ai_sdk
 from streamtools.sources import anthropic
 from tests.chat.test_chat_going_back import THINKING, Body, now, sse
+from tests.history.test_client_histories import part, text, ui
 from tests.support.front_ends import keep_ag_ui, keep_ai_sdk
 
 pytestmark = pytest.mark.anyio
@@ -75,54 +76,27 @@ def test_each_part_keeps_its_signature() -> None:
 
 def test_signatures_of_a_hostile_client_are_sent_to_their_provider_only() -> None:
     """A forged signature reaches only its own provider, as a signature."""
-    forged = {"anthropic": {"signature": "FORGED", "x": "X"}}
-    ui: list[Body] = [
-        {
-            "id": "a",
-            "role": "assistant",
-            "parts": [
-                {"type": "reasoning", "text": "Hm", "providerMetadata": forged},
-                {"type": "reasoning", "text": "Hm", "providerMetadata": {"google": {"thoughtSignature": "OTHER"}}},
-                {"type": "text", "text": "Hi", "providerMetadata": {"google": {"thoughtSignature": "OTHER"}}},
-                {
-                    "type": "reasoning",
-                    "text": "Hm",
-                    "providerMetadata": {"openrouter": {"reasoning_details": [{"data": "OTHER"}]}},
-                },
-                {
-                    "type": "dynamic-tool",
-                    "toolName": "f",
-                    "toolCallId": "c",
-                    "state": "output-available",
-                    "input": {},
-                    "output": "1",
-                    "callProviderMetadata": {"google": {"thoughtSignature": "OTHER"}},
-                },
-                {"type": "text", "text": "So."},
-            ],
-        }
-    ]
+    forged, other = {"anthropic": {"signature": "FORGED", "x": "X"}}, {"google": {"thoughtSignature": "OTHER"}}
+    routed = {"openrouter": {"reasoning_details": [{"data": "OTHER"}]}}
+    thoughts = [{"type": "reasoning", "text": "Hm", "providerMetadata": each} for each in (forged, other, routed)]
+    called = part("output-available", output="1", callProviderMetadata=other)
+    shown = [ui("assistant", *thoughts, text("Hi", providerMetadata=other), called, text("So."))]
 
     def value(**members: Any) -> str:
         return json.dumps(members)
 
     ours, theirs = value(format="anthropic", signature="FORGED"), value(format="gemini", signature="OTHER")
-    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    theirs_of_call = value(format="gemini", signature="OTHER", own="OTHER")
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}, "encryptedValue": theirs_of_call}
     posted: list[Body] = [
         {"id": "r", "role": "reasoning", "content": "Hm", "encryptedValue": ours},
         {"id": "s", "role": "reasoning", "content": "Hm", "encryptedValue": theirs},
         {"id": "t", "role": "reasoning", "content": "Hm", "encryptedValue": '{"format": "gemini'},
-        {
-            "id": "a",
-            "role": "assistant",
-            "content": "Hi",
-            "encryptedValue": theirs,
-            "toolCalls": [{**call, "encryptedValue": value(format="gemini", signature="OTHER", own="OTHER")}],
-        },
+        {"id": "a", "role": "assistant", "content": "Hi", "encryptedValue": theirs, "toolCalls": [call]},
         {"id": "u", "role": "tool", "toolCallId": "c", "content": "1"},
         {"id": "b", "role": "assistant", "content": "So."},
     ]
-    for messages in (ui, posted):
+    for messages in (shown, posted):
         history = read_messages(messages)
         for format in ("anthropic", "bedrock", "openai", "responses", "gemini", "interactions", "cohere"):
             written = json.dumps(write_messages(history, format))

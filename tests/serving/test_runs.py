@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import ToolStream, replay
-from streamtools.errors import Code
-from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
+from streamtools import ToolStream
+from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent
 from streamtools.outputs import validate
-from streamtools.recording import shipped
-from streamtools.runs import MemoryEventLog, Run, Runs
+from streamtools.runs import Run, Runs
 from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -71,25 +68,6 @@ async def test_a_run_without_readers_finishes() -> None:
         assert run is await runs.find("r", owner="ann")
         assert "<Run r ended>" == repr(run)
         assert 0 == runs.running
-
-
-@pytest.mark.parametrize("name", sorted(shipped()))
-async def test_a_run_has_the_events_of_its_stream(name: str) -> None:
-    """The events of recordings are equal except for ids and times."""
-    tools: list[Callable[..., Any]] = [get_weather, add]
-    plain = await replay(shipped()[name], tools=tools)
-    async with Runs() as runs:
-        run = await runs.start(replay(shipped()[name], tools=tools), owner="ann")
-        async with run.attach() as attachment:
-            events = await read(attachment)
-        result = await run.wait()
-
-    assert [type(event) for event in plain] == [type(event) for event in events]
-    assert [event.text for event in plain if isinstance(event, Text)] == [e.text for e in events if isinstance(e, Text)]
-    assert list(range(1, len(events) + 1)) == [event.seq for event in events]
-    assert result.reason == events[-1].reason if isinstance(events[-1], Done) else False
-    assert isinstance(events[0], Start)
-    assert run.id == events[0].run_id
 
 
 async def test_detach_does_not_stop_the_run() -> None:
@@ -266,25 +244,6 @@ async def test_a_collected_reader_has_left() -> None:
         await anyio.to_thread.run_sync(kept.clear)
         gate.set()
         assert "cancelled" == (await run.wait()).reason
-
-
-async def test_dropped_events_are_replaced_by_one_warning() -> None:
-    """It has the seq of the last dropped event."""
-    async with Runs(MemoryEventLog(max_events=4)) as runs:
-        run = await runs.start(ToolStream(Script([*texts(*"abcdef"), STOP])), owner="ann")
-        await run.wait()
-        for after in range(6):
-            events = await read(run.attach(after))
-            assert isinstance(events[0], Warning)
-            assert (Code.RESYNC, 6) == (events[0].code, events[0].seq)
-            assert [7, 8, 9, 10] == [event.seq for event in events[1:]]
-        for after in range(6, 11):
-            assert list(range(after + 1, 11)) == [event.seq for event in await read(run.attach(after))]
-        for after in (-1, 11):
-            assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
-        wrong: Any = "7"
-        with pytest.raises(TypeError, match="after must be an int"):
-            run.attach(wrong)
 
 
 async def test_a_reader_that_returns_keeps_its_run() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import ToolStream, coalesce, replay
+from streamtools.errors import Code
 from streamtools.events import Done, ProviderCompleted, UIEvent, Warning
 from streamtools.recording import shipped
 from streamtools.runs import MemoryEventLog, Run, Runs
@@ -44,10 +45,11 @@ async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
 @pytest.mark.parametrize("name", EACH)
 @OTHER_LOOP_DEEP
 async def test_dropped_after_each_event(name: str) -> None:
-    """The two parts are the whole, during the run and after its end."""
+    """The run has the events of its stream. The two parts are the whole, during the run and after its end."""
     async with Runs() as runs:
         first = await runs.start(replay(shipped()[name], tools=TOOLS), owner="ann")
         whole = await read(first.attach())
+        assert coalesce(await replay(shipped()[name], tools=TOOLS)) == coalesce(whole)
         stride = 1 + len(whole) // 40
         for k in range(len(whole) + 1):
             assert whole == await resume(first, [k])
@@ -95,22 +97,22 @@ def test_several_readers_resume(backend: str, pieces: list[list[str]], drops: li
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(most=st.integers(1, 20), count=st.integers(1, 40), after=st.integers(-2, 50))
 def test_any_position_of_a_short_log(backend: str, most: int, count: int, after: int) -> None:
-    """A reader gets at most one warning, first, then events without a gap."""
+    """Dropped events are replaced by one warning, which has the seq of the last one. The rest has no gap."""
 
     async def run_it() -> None:
         async with Runs(MemoryEventLog(max_events=most)) as runs:
             run = await runs.start(ToolStream(Script([*texts(*"x" * count), STOP])), owner="ann")
             await run.wait()
             last = count + 4
+            dropped = (await read(run.attach(-1)))[0].seq
+            assert dropped - max(last - most, 0) in range(most // 8 + 1)
             events = await read(run.attach(after))
-            told = [event.seq for event in events if not isinstance(event, Warning)]
-            warnings = [event.seq for event in events if isinstance(event, Warning)]
-            if 0 <= after <= last and not warnings:
-                assert list(range(after + 1, last + 1)) == told
+            if dropped <= after <= last:
+                assert list(range(after + 1, last + 1)) == [event.seq for event in events]
             else:
-                (dropped,) = warnings
-                assert dropped == events[0].seq
-                assert list(range(dropped + 1, last + 1)) == told
-                assert len(told) <= most
+                warning = events.pop(0)
+                assert isinstance(warning, Warning)
+                assert (Code.RESYNC, dropped) == (warning.code, warning.seq)
+                assert list(range(dropped + 1, last + 1)) == [event.seq for event in events]
 
     anyio.run(run_it, backend=backend)
