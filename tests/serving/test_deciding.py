@@ -129,27 +129,10 @@ def digest_of(run: Run) -> str:
     return run.suspension.questions[0].digest
 
 
-async def test_a_double_click_starts_one_run(site: Site) -> None:
-    async with site.open() as runs:
-        waiting = await site.ask(runs)
-        approve, found = Approve(digest_of(waiting)), list[Run]()
-
-        async def click() -> None:
-            found.append(await runs.decide(waiting.id, "n0", approve, owner="ann"))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(click)
-            group.start_soon(click)
-        assert 1 == len({run.id for run in found})
-        assert waiting.id != found[0].id
-        assert "Done." == await read(found[0])
-        assert "finished" == (await found[0].wait()).reason
-        latest = await runs.latest("c", owner="ann")
-        assert latest is not None
-        assert (found[0].id, {"about": "Ann"}) == (latest.id, latest.note)
-        again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
-        assert found[0].id == again.id
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+async def site_latest(runs: Runs) -> Run:
+    latest = await runs.latest("c", owner="ann")
+    assert latest is not None
+    return latest
 
 
 async def test_a_forgotten_run_is_gone(site: Site) -> None:
@@ -169,48 +152,43 @@ async def test_a_forgotten_run_is_gone(site: Site) -> None:
 async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
-        found = list[Run]()
+        approve, found = Approve(digest_of(waiting)), list[Run]()
 
         async def click(runs: Runs) -> None:
-            found.append(await runs.decide(waiting.id, "n0", True, owner="ann"))
+            found.append(await runs.decide(waiting.id, "n0", approve, owner="ann"))
 
         async with anyio.create_task_group() as group:
             for runs in (one, two, one, two):
                 group.start_soon(click, runs)
-        assert 1 == len({run.id for run in found})
+        assert 1 == len({waiting.next_id, *(run.id for run in found)})
         async with anyio.create_task_group() as group:
             for run in found:
                 group.start_soon(run.wait)
+        assert ("Done.", "finished") == (await read(found[0]), found[0].result.reason)
+        latest = await site_latest(one)
+        assert (waiting.next_id, {"about": "Ann"}) == (latest.id, latest.note)
         with anyio.fail_after(10):
             while two.running or one.running:
                 await anyio.lowlevel.checkpoint()
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
-async def test_a_restart_between_question_and_decision(site: Site) -> None:
-    """The events are there again for a reader, and the run is still the last of its conversation."""
+async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:
+    """The events are there again for a reader, and the run is the last of its conversation. A second click returns the
+    run that has ended, and it can still be read.
+    """
     async with site.open() as runs:
         waiting = await site.ask(runs)
     async with site.open() as runs:
-        latest = await runs.latest("c", owner="ann")
-        assert latest is not None
+        latest = await site_latest(runs)
         assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
         kinds = [event.type async for event in latest.attach()]
         assert ["approval-requested", "step-end", "done"] == kinds[-3:]
         run = await runs.decide(waiting.id, "n0", Approve(digest_of(latest)), owner="ann")
         assert "Done." == await read(run)
         await run.wait()
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
-
-
-async def test_a_restart_after_the_continuation(site: Site) -> None:
-    """The second click returns the run that has ended, and it can still be read."""
     async with site.open() as runs:
-        waiting = await site.ask(runs)
-        run = await runs.decide(waiting.id, "n0", True, owner="ann")
-        await run.wait()
-    async with site.open() as runs:
-        again = await runs.decide(waiting.id, "n0", True, owner="ann")
+        again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
         assert (run.id, "Done.") == (again.id, await read(again))
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
@@ -271,9 +249,7 @@ async def test_an_expired_question_continues_the_run_with_what_was_decided(site:
     if restarts:
         await expiry_of(waiting)
         async with site.open() as runs:
-            found = await runs.latest("c", owner="ann")
-            assert found is not None
-            run = found
+            run = await site_latest(runs)
             await run.wait()
     paid, signed = run.result.outcomes
     assert ("paid 5 to Ann", "tool_denied") == (paid.result, signed.error)
@@ -362,17 +338,6 @@ async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None
         await run.wait()
         await click_twice(None)
     assert [("Ann", 5)] == site.bank.paid
-
-
-async def test_runs_need_no_ledger_if_the_stream_asks_now() -> None:
-    bank = Bank()
-    async with Runs() as runs:
-        stream = chat(ScriptedModel([PAY, "Paid."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now"))
-        run = await runs.start(stream, owner="ann")
-        async for event in run.attach():
-            if event.type == "approval-requested":
-                await runs.decide(run.id, "n0", True, owner="ann")
-    assert [("Ann", 5)] == bank.paid
 
 
 async def test_a_question_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
@@ -780,12 +745,6 @@ async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site
             run = await runs.find(waiting.id, owner="ann")
             for after in (last, last - 1, last - 2):
                 assert "executed" in [event.type async for event in run.attach(after)]
-
-
-async def site_latest(runs: Runs) -> Run:
-    latest = await runs.latest("c", owner="ann")
-    assert latest is not None
-    return latest
 
 
 async def test_the_latest_run_may_wait_in_another_process(site: Site) -> None:

@@ -20,7 +20,7 @@ BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
 
 
 async def held(bank: Bank, decide: Any) -> Any:
-    """Return a run after its two questions."""
+    """Return a run after its two questions. Its stream asks now, so `Runs` needs no ledger."""
     async with Runs() as runs:
         stream = chat(
             ScriptedModel([BOTH, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
@@ -38,7 +38,7 @@ async def held(bank: Bank, decide: Any) -> Any:
         with pytest.raises(DecisionRefused, match="'n2' does not wait for a decision"):
             await run.approve("n2")
         made = run.decisions["n0"]
-        await run.decide("n0", made)  # a late second click
+        await runs.decide(run.id, "n0", made, owner="ann")  # a late second click
         with pytest.raises(DecisionRefused, match="'n0' has already been decided otherwise"):
             await run.decide("n0", not isinstance(made, Approve))
         return run
