@@ -172,20 +172,16 @@ _GATEWAY = ("gateway", "--upstream", "http://127.0.0.1:9/v1", "--port", "0")
     ],
     ids=" ".join,
 )
-def test_a_broken_pipe_ends_the_command_quietly(
+def test_an_output_that_cannot_be_written(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reader such as `head` needs no more output."""
+    """A broken pipe ends the command quietly, because a reader such as `head` needs no more output. Other faults are
+    reported.
+    """
     with broken_pipe() as output:
         monkeypatch.setattr(sys, "stdout", output)
         assert 1 == main(arguments)
     assert "" == capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [("replay", _NO_CALL, "--speed", "0"), ("demo",), _GATEWAY, ("--version",)])
-def test_another_fault_of_the_output_is_reported(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     with open("/dev/full", "w", encoding="utf-8") as output:  # noqa: PTH123 - it is a device
         monkeypatch.setattr(sys, "stdout", output)
         assert 1 == main(arguments)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from streamtools import Limits, Parser
-from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, raws, thought, warning
@@ -111,12 +110,3 @@ def test_calls_divide_the_text_of_their_tag() -> None:
     assert ["a", markup("\n"), f, markup("\n"), g, "\nb"] == brief(
         assert_chunk_invariant(f"a\n{tag}\nb", [list(f"a\n{tag}\nb")], dialects=HERMES, keep_markup=True)
     )
-
-
-def test_the_dialect_reads_what_it_writes() -> None:
-    dialect = DIALECTS["hermes_json"]
-    written = dialect.write_call("f", {"a": "é</tool_call>\n"})
-
-    assert '<tool_call>\n{"name":"f","arguments":{"a":"é</tool_call>\\n"}}\n</tool_call>' == written
-    assert [call("f", a="é</tool_call>\n")] == read(written)
-    assert "<tool_response>\n7\n</tool_response>" == dialect.write_result("f", "7")

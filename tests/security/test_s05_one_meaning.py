@@ -55,7 +55,7 @@ def test_a_duplicate_argument_is_refused() -> None:
 
 @given(st.dictionaries(names, values, max_size=4))
 def test_a_digest_depends_only_on_the_value(arguments: dict[str, Any]) -> None:
-    """Order, white space and escapes do not matter. Another value, of any type, has another digest."""
+    """Order, white space, escapes and the dialect do not matter. Another value or name has another digest."""
     backwards = dict(reversed(arguments.items()))
     spellings = [
         json.dumps(arguments),
@@ -63,8 +63,10 @@ def test_a_digest_depends_only_on_the_value(arguments: dict[str, Any]) -> None:
         json.dumps(backwards, ensure_ascii=False, separators=(",", ":")),
     ]
     calls = [parse(f'###:{{"name":"f","arguments":{each}}}').calls[0] for each in spellings]
+    calls.append(ToolCall(id="c", name="f", arguments=backwards, dialect="native"))
 
     assert 1 == len({call.digest for call in calls})
+    assert calls[0].digest != ToolCall(id="c", name="g", arguments=arguments, dialect="native").digest
     for other in ({**arguments, "\0": 1}, {"\0": arguments}, {key: [each] for key, each in arguments.items()}):
         made = ToolCall(id="c", name="f", arguments=other, dialect="native")
         assert other == arguments or made.digest != calls[0].digest

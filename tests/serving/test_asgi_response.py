@@ -173,9 +173,10 @@ async def test_the_first_text_is_sent_without_delay(format: str, as_run: bool, a
     assert abs(turns[1] - turns[0] - 1) <= unsure
 
 
-async def test_a_slow_stream_does_not_delay_the_headers() -> None:
-    """A stream that is slow to open does not delay the headers, and its client may leave."""
-    left = anyio.Event()
+@pytest.mark.parametrize("shuts_down", [False, True])
+async def test_a_slow_stream_does_not_delay_the_headers(shuts_down: bool) -> None:
+    """Its client may leave while it opens. A shutdown does not wait for it, and the client gets `done(cancelled)`."""
+    left, shutdown = anyio.Event(), asgi.Shutdown()
 
     @asynccontextmanager
     async def slow() -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -186,11 +187,16 @@ async def test_a_slow_stream_does_not_delay_the_headers() -> None:
         yield listed(HELLO)
 
     exchange = Exchange()
-    async with answering(event_stream_response(slow()), exchange):
+    async with answering(event_stream_response(slow(), shutdown=shutdown), exchange):
         await exchange.has_sent(2)
-        exchange.gone.set()
-    assert left.is_set()
-    assert [b": keep-alive\n\n"] == exchange.chunks
+        if shuts_down:
+            shutdown.begin()
+        else:
+            exchange.gone.set()
+    assert (True, shuts_down) == (left.is_set(), exchange.ended)
+    assert b": keep-alive\n\n" == exchange.chunks[0]
+    told = [(each["type"], each["reason"], each["seq"]) for each in read_frames(exchange.chunks[1:])]
+    assert [("done", "cancelled", 1)] * shuts_down == told
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -418,25 +424,6 @@ async def test_shutdown_ends_plain_iterables(make: Callable[[], outputs.Encoder]
         shutdown.begin()
     assert (True, True) == (exchange.ended, closed.is_set())
     assert expected == b"".join(exchange.chunks)
-
-
-async def test_shutdown_while_a_stream_opens() -> None:
-    """The response does not wait for it, and reports `cancelled`."""
-    shutdown = asgi.Shutdown()
-
-    @asynccontextmanager
-    async def slow() -> AsyncIterator[AsyncIterator[UIEvent]]:
-        await anyio.sleep_forever()
-        yield listed(HELLO)
-
-    exchange = Exchange()
-    async with answering(event_stream_response(slow(), shutdown=shutdown), exchange):
-        await exchange.has_sent(2)
-        shutdown.begin()
-    assert exchange.ended
-    assert [("done", "cancelled", 1)] == [
-        (each["type"], each["reason"], each["seq"]) for each in read_frames(exchange.chunks)
-    ]
 
 
 # Runs.

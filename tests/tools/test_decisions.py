@@ -20,7 +20,6 @@ from streamtools.tools.approvals import (
     Deny,
     Question,
     Suspension,
-    read_decision,
     read_resumption,
 )
 
@@ -76,23 +75,6 @@ def test_a_decision_of_the_wrong_kind_is_refused(question: Question, decision: D
     """The question stays open."""
     with pytest.raises(DecisionRefused, match=message):
         question.check(decision)
-
-
-def test_a_digest_depends_on_the_name_and_the_arguments() -> None:
-    """The order of keys does not matter."""
-    assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
-    others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
-    assert 5 == len({PAY.digest, *(each.digest for each in others)})
-
-
-def test_true_approves_and_false_denies() -> None:
-    """Other values are refused with the id of their call."""
-    assert [Approve(), Deny(), Answer(1)] == [read_decision("a", given) for given in (True, False, Answer(1))]
-    wrong: Any = "yes"
-    with pytest.raises(
-        ValueError, match=r"about call 'call_1' must be Approve, Deny, Answer, True or False, got 'yes'"
-    ):
-        read_decision("call_1", wrong)
 
 
 def test_a_suspension_survives_json() -> None:
