@@ -76,15 +76,6 @@ async def test_http_shows_no_run_of_another_user() -> None:
                 )
 
 
-async def test_an_invalid_position_is_ignored() -> None:
-    """All events are sent once, and nothing is raised."""
-    async with serving() as (server, run), httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
-        whole = (await client.get(f"/runs/{run.id}", headers={"user": "ann"})).text
-        for position in POSITIONS[2:]:
-            headers = {b"user": b"ann", b"last-event-id": position.encode()}
-            assert whole == (await client.get(f"/runs/{run.id}", headers=headers)).text
-
-
 async def test_a_websocket_shows_no_run_of_another_user() -> None:
     """The run is not sent, cancelled or answered. The code equals the one for a run that does not exist."""
     async with serving() as (server, run):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -85,13 +84,3 @@ async def test_each_limit_stops_the_model(bound: str) -> None:
     assert (runs, 0) == (work.done, model.open)
     assert (why in ("failed_turns", "time_limit")) or result.pending
     assert (why == "time_limit") is (result.outcomes[-1].error is Code.TOOL_CANCELLED)
-
-
-def test_default_limits() -> None:
-    """Tokens and seconds have no limit, because only the application knows their price."""
-    guards = Guards()
-
-    assert (5, 32, 100, 3) == (guards.repeated_calls, guards.calls_per_turn, guards.calls, guards.failed_turns)
-    assert guards.tokens is guards.seconds is None
-    with pytest.raises(ValueError, match="positive"):
-        Guards(seconds=-math.inf)

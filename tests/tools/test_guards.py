@@ -163,7 +163,7 @@ def test_the_time_of_a_tracker_begins_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "bound", [{"calls": 0}, {"seconds": -1.0}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
+    "bound", [{"calls": 0}, {"seconds": -math.inf}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
 )
 def test_invalid_limits_are_refused(bound: dict[str, Any]) -> None:
     """A limit must be a positive number, and a single call is not a repetition."""
