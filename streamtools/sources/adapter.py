@@ -844,19 +844,14 @@ class Source:
             self._released = True
 
 
-_TIMEOUTS = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}
-"""The class names of the read timeout exceptions of HTTP clients, streamtools, Python and SDKs."""
+_TIMEOUTS = {"ReadTimeout", "TimeoutError", "APITimeoutError"}
+"""The class names of the read timeout exceptions of HTTP clients, Python and SDKs."""
+_NO_DATA = "the provider sent no data for too long; to wait longer, increase the `timeout` of the HTTP client or model"
 
 
 def _explain_timeout(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
     """Return the last events of a stream. If `error` is a read timeout, the error event gets a message about it."""
-    if type(error).__name__ not in _TIMEOUTS:
-        return events
-    extensions = getattr(getattr(error, "_request", None), "extensions", {})  # httpx; its `request` property may raise
-    seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
-    period = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
-    text = f"the provider sent no data {period}; to wait longer, increase the `timeout` of the HTTP client or the model"
     end = events[-1] if events else None
-    if type(end) is SourceError and end.cause == name_of(error):
-        events[-1] = msgspec.structs.replace(end, message=text)
+    if type(error).__name__ in _TIMEOUTS and type(end) is SourceError and end.cause == name_of(error):
+        events[-1] = msgspec.structs.replace(end, message=_NO_DATA)
     return events

@@ -559,18 +559,10 @@ class StreamRun:
         return is_full or self.collector.is_too_large or (self.judge is not None and self.judge.is_behind)
 
     async def send(self, event: UIEvent) -> None:
-        """Emit an event of a tool.
-
-        A `Progress` event goes directly to the buffer, so the stages and the result do not get it. `send` then waits
-        until the judge and the buffer have room.
-        """
-        if type(event) is not Progress:
-            self.emit((event,))
-            return
-        if self.judge is not None:
-            self.judge.gate.set_seq(event)  # the judge drops events, so the seqs change
-        self.buffer.put((event,), weigh(event))
-        await self.wait_for_room()
+        """Emit an event of a tool. After a `Progress` event, wait until the judge and the buffer have room."""
+        self.emit((event,))
+        if type(event) is Progress:
+            await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
         """Wait until the judge and the buffer have room for more events. If the result is too large, stop the run."""

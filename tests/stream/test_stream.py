@@ -320,7 +320,7 @@ async def test_a_large_text_reaches_the_size_limit_immediately() -> None:
 
 
 async def test_large_progress_slows_the_tools() -> None:
-    """Progress counts in the buffer, and is not in the result."""
+    """Progress counts in the buffer."""
     told = 0
 
     async def wait() -> AsyncIterator[str]:
@@ -334,7 +334,6 @@ async def test_large_progress_slows_the_tools() -> None:
         assert told <= event_buffer.MAX_BYTES // len(LARGE) + 1
         while not isinstance(await anext(events), Progress):
             pass
-        assert not any(isinstance(each, Progress) for each in events._run.collector.recorded)
 
 
 @pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])

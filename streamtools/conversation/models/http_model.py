@@ -35,7 +35,7 @@ import msgspec
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
 from streamtools.conversation.models.prefill_fields import PREFILLS, known_prefill, prefill_of
-from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number
+from streamtools.errors import Checked, check_kind, check_methods, check_number
 from streamtools.events import SourceError
 from streamtools.history import Origin, ReasoningField, SendReasoning
 from streamtools.logs import Logger
@@ -104,14 +104,6 @@ class Timeouts(Checked):
             check_number(limit.name, getattr(self, limit.name))
 
 
-class BetweenBytesTimeout(StreamToolsError, TimeoutError):
-    """No byte of an answer arrived for `seconds`, the value of `Timeouts.between_bytes`."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"no data arrived for {seconds:g} s")
-        self.seconds = seconds
-
-
 class HTTPClient(Protocol):
     """An asynchronous HTTP client with the `stream` of httpx and httpx2."""
 
@@ -153,15 +145,12 @@ class ModelResponse:
         self._first_bytes = await anext(self._transport, None)
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the decoded bytes of the body. Raises `BetweenBytesTimeout` after the timeout."""
+        """Yield the decoded bytes of the body. Raises TimeoutError if none arrive in the time `between_bytes`."""
         if self._first_bytes is not None:
             yield self._first_bytes
         while True:
-            chunk = None
-            with anyio.move_on_after(self._between_bytes) as scope:
+            with anyio.fail_after(self._between_bytes):
                 chunk = await anext(self._transport, None)
-            if scope.cancelled_caught:
-                raise BetweenBytesTimeout(self._between_bytes)
             if chunk is None:
                 return
             yield chunk
