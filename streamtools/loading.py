@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from itertools import takewhile
 from pkgutil import iter_modules
-from traceback import walk_stack
 from types import FunctionType
 from typing import Any
 
@@ -35,7 +34,7 @@ def load_later(names: dict[str, Any], homes: dict[str, str] | None = None, **ext
         if name == "__all__":
             return installed(public)
         if name not in later:
-            is_module = "__path__" in names and find_spec(f"{package}.{name}") is not None
+            is_module = "__path__" in names and PathFinder.find_spec(name, names["__path__"]) is not None
             advice = "" if is_module or name.startswith("_") else _import_of(name, package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}")
         home = import_module(f".{later[name]}", package)
@@ -80,19 +79,11 @@ class _ImportAdvice:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ImportError if `_import_of` returns advice for a name or a module that is being imported.
-
-        A mere search for the module, such as `importlib.util.find_spec`, does not raise.
-        """
+        """Raise ModuleNotFoundError if `_import_of` returns advice for a name or a module of this package."""
         package, _, last = name.rpartition(".")
-        frames = (frame for frame, _ in walk_stack(sys._getframe(1)))
-        own = takewhile(lambda frame: frame.f_globals.get("__name__") == "importlib._bootstrap", frames)
-        importing = {frame.f_code.co_name for frame in own}
-        is_import = "_find_and_load" in importing and package.partition(".")[0] == _ROOT
-        if is_import and (advice := _import_of(last, package)):
-            if "_handle_fromlist" in importing:  # `from package import last`
-                raise ImportError(f"cannot import name {last!r} from {package!r}{advice}", name=package)
-            raise ModuleNotFoundError(f"No module named {name!r}{advice}", name=name)
+        if package.partition(".")[0] == _ROOT and (advice := _import_of(last, package)):
+            # `from package import last` ignores a ModuleNotFoundError whose `name` is the missing module.
+            raise ModuleNotFoundError(f"cannot import name {last!r} from {package!r}{advice}", name=package)
 
 
 sys.meta_path.append(_ImportAdvice)
