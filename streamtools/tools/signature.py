@@ -30,7 +30,6 @@ from types import FrameType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Union
 
 import pydantic
-import typing_extensions
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import from_json
@@ -184,8 +183,6 @@ def _return_type(hint: Any) -> ReturnType:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """The positional and keyword arguments for one call of a function."""
 
-_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two different objects before Python 3.12
-
 
 class Input(NamedTuple):
     """How a tool gets its arguments.
@@ -211,14 +208,11 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
     hints = {parameter.name: _hint_of(function, parameter) for parameter in parameters}
     context = _context_name(parameters, hints)
     parameters = [parameter for parameter in parameters if parameter.name != context]
-    body = body_of(function)
-    declared = inspect.signature(getattr(body, "__func__", body)).parameters
-    hidden = set(declared) - {parameter.name for parameter in parameters}  # the model does not fill them
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
         record = _record_input(parameters[0], hints[parameters[0].name])
         if record is not None:
             return record._replace(context=context)
-    return _keyword_input(parameters, hints, described, hidden)._replace(context=context)
+    return _keyword_input(parameters, hints, described)._replace(context=context)
 
 
 def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
@@ -255,7 +249,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
 def _context_name(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
     found = [parameter for parameter in parameters if _is_context(hints[parameter.name])]
     for parameter in found:
-        _refuse_positional(parameter)
+        _refuse_unnamed(parameter)
     if len(found) > 1:
         raise TypeError(f"parameters {found[0].name!r} and {found[1].name!r} both take the ToolContext; remove one")
     return found[0].name if found else None
@@ -266,7 +260,7 @@ def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
 
     Returns None if the schema of its type does not describe an object.
     """
-    _refuse_positional(parameter)
+    _refuse_unnamed(parameter)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
         schema = _schema_of(adapter)
@@ -289,28 +283,20 @@ def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
 
 
 def _keyword_input(
-    parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
+    parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str]
 ) -> Input:
     """Return an `Input` that reads each parameter by name.
 
-    pydantic validates a helper function that has the same parameters, and that returns its arguments. A call must not
-    set a parameter in `hidden`, such as the `ToolContext`, even if the function accepts any keyword.
+    pydantic validates a helper function that has the same parameters, and that returns its arguments.
     """
 
     def collect(**arguments: Any) -> dict[str, Any]:
         return arguments
 
-    accepted: list[inspect.Parameter] = []
     for parameter in parameters:
-        _refuse_positional(parameter)
-        if parameter.kind is parameter.VAR_KEYWORD:
-            if typing.get_origin(hints[parameter.name]) in _UNPACK:
-                raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict; take the dict itself instead")
-            accepted.append(parameter)
-        else:
-            accepted.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+        _refuse_unnamed(parameter)
     function: Any = collect  # type checkers accept only types in `TypeAdapter`
-    function.__signature__ = inspect.Signature(accepted)
+    function.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in parameters])
     function.__annotations__ = {parameter.name: hints[parameter.name] for parameter in parameters}
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(function)
@@ -319,14 +305,7 @@ def _keyword_input(
         unusable = [parameter for parameter in parameters if not _is_usable(hints[parameter.name])]
         raise _unreadable(unusable or parameters, error) from error
     _describe(schema, described)
-
-    def read(data: bytes) -> Arguments:
-        arguments: dict[str, Any] = adapter.validate_json(data)
-        if forbidden := [name for name in arguments if name in hidden]:
-            raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Extra inputs are not permitted" for name in forbidden))
-        return (), arguments
-
-    return Input(schema, read, lambda arguments: dict(arguments[1]))
+    return Input(schema, lambda data: ((), adapter.validate_json(data)), lambda arguments: dict(arguments[1]))
 
 
 def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
@@ -336,11 +315,13 @@ def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
             part.setdefault("description", text)
 
 
-def _refuse_positional(parameter: inspect.Parameter) -> None:
+def _refuse_unnamed(parameter: inspect.Parameter) -> None:
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise TypeError(f"parameter {parameter.name!r} is positional-only; remove the `/`, since arguments have names")
     if parameter.kind is parameter.VAR_POSITIONAL:
         raise TypeError(f"parameter '*{parameter.name}' takes unnamed values; use a parameter of type list instead")
+    if parameter.kind is parameter.VAR_KEYWORD:
+        raise TypeError(f"parameter '**{parameter.name}' takes any names; use a parameter of type dict instead")
 
 
 def _is_usable(hint: Any) -> bool:
