@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from streamtools.errors import Checked
+from streamtools.errors import Checked, check_number
 
 RETRY_AFTER = 5
 """Seconds after which a refused client should try again. By then, the next server process should be running."""
@@ -33,8 +33,7 @@ class Shutdown:
     """
 
     def __init__(self, drain: float = 0.0) -> None:
-        if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
-            raise ValueError(f"`drain` must be a number of seconds, got {drain!r}.")
+        check_number("drain", drain, 0)
         self.drain = drain
         self._begun = anyio.Event()
         self._ended = anyio.Event()

@@ -105,11 +105,11 @@ async def test_an_exception_ends_runs_without_a_drain() -> None:
     assert "cancelled" == await reason(started[0])
 
 
-@pytest.mark.parametrize("drain", [-1, math.inf, math.nan, "20", True])
+@pytest.mark.parametrize("drain", [-1, math.nan, "20", True])
 def test_invalid_drains(drain: Any) -> None:
     """It raises, and so do two drains."""
     for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
-        with pytest.raises(ValueError, match="`drain` must be a number of seconds"):
+        with pytest.raises(ValueError, match="drain must be a number of at least 0"):
             make(drain)
     with pytest.raises(ValueError, match="Pass `drain` or `shutdown`, not both"):
         Runs(drain=1, shutdown=asgi.Shutdown(1))

@@ -262,6 +262,7 @@ def continue_run(model: conversation.Model, run: Run) -> RedisStore:
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
     """The context declares the type of its state."""
     assert_type(context.state, dict[str, str])
+    await context.progress({"at": city})
     return city
 
 
