@@ -173,6 +173,9 @@ def did_you_mean(name: str, known: Iterable[str], homes: Mapping[str, str] = Map
     return f"; did you mean {homes.get(meant, repr(meant))}?" if meant else ""
 
 
+_SYNONYMS = {"store": "log"}
+
+
 def check_names(
     where: str,
     given: Iterable[str],
@@ -188,7 +191,9 @@ def check_names(
     for name in given:
         if name not in known:
             meant = f"; write {homes[name]}" if name in homes else did_you_mean(name, [*known, *homes], homes)
-            others = advice.format(name) or f"; the parameters are {', '.join(known)}"
+            related = (each for each in known if each in name or name in each or each == _SYNONYMS.get(name))
+            similar = next((f"; did you mean {each!r}?" for each in related), ";")
+            others = advice.format(name) or f"{similar} the parameters are {', '.join(known)}"
             raise TypeError(f"{where} has no parameter {name!r}{meant or others}")
 
 

@@ -135,10 +135,10 @@ class EventReader:
         self._driver: Driver | None = None  # `read` makes it: `__init__` may run without an event loop
 
     @property
-    def decidable(self) -> Run | Decidable | None:
+    def decidable(self) -> Decidable | None:
         """The run or the stream, if it accepts decisions about its calls; otherwise None."""
         source = self.run or self._events
-        return source if isinstance(source, Run | Decidable) else None
+        return source if isinstance(source, Decidable) else None
 
     @property
     def _events(self) -> AsyncIterable[UIEvent] | None:
@@ -164,7 +164,7 @@ class EventReader:
 
     async def shut_down(self) -> None:
         """End the response, because the server shuts down. A run is only stopped if it cannot continue elsewhere."""
-        if self.run is None or not self.run.outlives_process:
+        if self.run is None or not self.run._outlives_process:
             await self.stop()
         elif self._driver is not None:
             self._driver.cancel()

@@ -353,7 +353,7 @@ class RedisProcess:
             await self._renew()
             for run, readers in list(self.readers.items()):
                 if readers:  # the driving process sees this key when it renews the lease
-                    key, lease = self.server.keys.of_run(run.journal.key).readers, milliseconds(self._settings.lease)
+                    key, lease = self.server.keys.of_run(run._journal.key).readers, milliseconds(self._settings.lease)
                     await self.server.client.execute("SET", key, 1, "PX", lease)
             self._renew_at = now + self._settings.lease / 3
         if anyio.current_time() >= self._take_over_from:

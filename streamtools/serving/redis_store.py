@@ -208,7 +208,7 @@ class RedisStore(Checked):
         leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.of_run(key).meta)
         names = keys.changed_by(run.owner, run.id)
         args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
-        args += [run.conversation or "", "note", json.dumps(run.note), "copied", run.copied]
+        args += [run.conversation or "", "note", json.dumps(run.note), "copied", run._copied]
         status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
@@ -225,14 +225,14 @@ class RedisStore(Checked):
         The journal stores the end with `done`. Raises ValueError for invalid text, such as half a surrogate pair.
         """
         run._dump()
-        return not run.is_cut
+        return not run._is_cut
 
     def _bind_lease(self, run: Run, process: RedisProcess, leased: LeasedRun) -> None:
         """Bind a run to its lease, and give it a journal that writes to Redis."""
         leased.on_loss, leased.on_read, leased.is_driven = run._cancel, run._record_remote_reader, True
         leased.logs_first = self._recover is not None
-        run.journal = RedisJournal(self, run, process, leased)
-        run.is_stored, run.outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
+        run._journal = RedisJournal(self, run, process, leased)
+        run._is_stored, run._outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
 
     # The runs of all processes.
 
@@ -246,7 +246,7 @@ class RedisStore(Checked):
             if token is not None:
                 name = conversation.decode() or None
                 run = RemoteRun(self, process, run_id, owner, conversation=name, note=json.loads(note))
-                run.copied, run.trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
+                run._copied, run._trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
                 if run._load(result):
                     run._mark_finished()
                 return run
@@ -294,7 +294,7 @@ class RedisStore(Checked):
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
         run = self._running.get(key)
-        if run is None or run.journal.is_lost or (message["kind"] in ("questions", "decide") and run._events is None):
+        if run is None or run._journal.is_lost or (message["kind"] in ("questions", "decide") and run._events is None):
             return {"over": True}
         match message["kind"]:
             case "stop":
@@ -315,11 +315,9 @@ class RedisStore(Checked):
 
     async def _take_over(self, process: RedisProcess, key: str) -> None:
         """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
-        if (
-            self._recover is not None or key.endswith(NEXT)
-        ) and not self._may_start():  # another process can continue the run
-            return
-        if key in self._running:  # this process has lost the lease, and still ends the run
+        may_continue = self._recover is not None or key.endswith(NEXT)
+        # Another process can continue the run, or this process has lost the lease and still ends the run.
+        if key in self._running or (may_continue and not self._may_start()):
             return
         claimed = await process.claim(key)
         if claimed is None:
@@ -342,7 +340,7 @@ class RedisStore(Checked):
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
             run = await self.find(run_id, owner=owner)
             lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
-            lost = replace(lost, trace=run.trace, copied=run.copied)
+            lost = replace(lost, trace=run._trace, copied=run._copied)
             if not run.stop_requested and await self._continue(process, leased, lost):
                 return
             closing, result = end_lost_run(run_id, events, recorded, None if run.stop_requested else PROCESS_ENDED)
@@ -399,7 +397,7 @@ class RedisStore(Checked):
             log.error("run_not_continued", error, run_id=leased.run_id)
             return False
         self._bind_lease(continued, process, leased)
-        continued.journal.last = events[-1].seq if events else 0
+        continued._journal.last = events[-1].seq if events else 0
         self._tasks.start_soon(continued._drive, name=f"run {lost.id}")
         observing.report("runs.recovered")
         return True
@@ -494,8 +492,8 @@ class RedisJournal(Journal):
         return read_run(self._process, key, after)
 
     def begin(self) -> None:
-        if self._run.trace:
-            self._process.in_background(self._process.server.store, self.key, "trace", self._run.trace)
+        if self._run._trace:
+            self._process.in_background(self._process.server.store, self.key, "trace", self._run._trace)
 
     @property
     def is_lost(self) -> bool:
@@ -519,7 +517,7 @@ class RedisJournal(Journal):
             await self._leased.wait_for_room()
 
     def _append(self, event: UIEvent) -> None:
-        if self._run.is_cut and self._run.outlives_process:
+        if self._run._is_cut and self._run._outlives_process:
             self._leased.is_released = True
             self._process.write_soon(self._leased)
             return
@@ -546,7 +544,7 @@ class RedisJournal(Journal):
             await self._leased.finished.wait()
         if scope.cancelled_caught:
             log.warning("end_not_written_yet", run_id=self._leased.run_id)
-            self._run.is_cut = True
+            self._run._is_cut = True
         if not self._leased.is_fenced:
             return None
         run = self._run
@@ -555,7 +553,7 @@ class RedisJournal(Journal):
             if (end := await remote.fetch_end()) is not None:
                 return end
         if not self._leased.is_released:
-            run.continued = remote
+            run._continued = remote
         return None
 
 
@@ -566,12 +564,12 @@ class RemoteRun(Run):
         self, store: RedisStore, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any
     ) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note, place=store)
-        self.outlives_process = True
+        self._outlives_process = True
         self.stop_requested = False
         """Whether a user has stopped the run. The driving process may have died before it could stop the run."""
         self._process = process
-        self._key = self.journal.key
-        self.journal.readable.set()
+        self._key = self._journal.key
+        self._journal.readable.set()
         process.readers[self] = self._readers
 
     def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:

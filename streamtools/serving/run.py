@@ -34,7 +34,6 @@ from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import (
     STOPPED,
     Decidable,
-    Deciding,
     Decision,
     Deny,
     Question,
@@ -70,7 +69,7 @@ class Place(Protocol):
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]: ...
 
 
-class Run(AsyncOnly, Checked, Deciding):
+class Run(AsyncOnly, Checked, Decidable):
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
     With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
@@ -99,7 +98,7 @@ class Run(AsyncOnly, Checked, Deciding):
         self.owner = owner
         self.conversation = conversation
         self.note = note
-        self.journal = Journal(event_log, owner, run_id)
+        self._journal = Journal(event_log, owner, run_id)
         """Writes the events. A Redis store replaces it before `_drive`."""
         self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
@@ -109,25 +108,25 @@ class Run(AsyncOnly, Checked, Deciding):
         self.decisions: Mapping[str, Decision] = {}
         """Maps call ids to the decisions that `Runs.decide` and `decide` have received for this run."""
         self._lost = lost  # the lost run that this run continues, or the log with which a new continuation begins
-        self.copied = 0 if lost is None else lost.copied
+        self._copied = 0 if lost is None else lost.copied
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
-        self.is_cut = False
+        self._is_cut = False
         """True if the run ends in this process, and another process may continue it.
 
         This is so if this process shuts down, or has lost its lease in the ledger. It is also so if the store refused
         to store the end of the run, such as the end of an abandoned continuation.
         """
-        self.continued: Run | None = None
+        self._continued: Run | None = None
         """A `RemoteRun` of the same run, set if another process has taken the run over and not ended it yet."""
-        self.is_abandoned = False
+        self._is_abandoned = False
         """True if the run was stopped because it had no reader for `stop_when_abandoned` seconds."""
-        self.is_stored = False
+        self._is_stored = False
         """Whether other processes find the run."""
-        self.outlives_process = False
+        self._outlives_process = False
         """Whether another process drives the run, or continues it when this process closes."""
-        self.trace = ""
+        self._trace = ""
         """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
-        self.next_log: LostRun | None = None
+        self._next_log: LostRun | None = None
         """For a chat with `resume=run`: the log of the continuation, which begins with the events of this run."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
@@ -214,13 +213,13 @@ class Run(AsyncOnly, Checked, Deciding):
 
     def _mark_finished(self) -> None:
         """Record that the run has ended and its stream is closed."""
-        self.journal.readable.set()
+        self._journal.readable.set()
         self._finished.set()
 
     async def questions(self) -> list[Question]:
         """Return the questions that wait for a decision, in order: of a running run, or of one that has ended."""
-        if self.continued is not None:
-            return await self.continued.questions()
+        if self._continued is not None:
+            return await self._continued.questions()
         if isinstance(self._events, Decidable):
             return await self._events.questions()
         if self._place is not None and self.suspension is not None:
@@ -239,12 +238,12 @@ class Run(AsyncOnly, Checked, Deciding):
         if self._driver is not None:
             if self._lost is not None and self._events is None:
                 raise OwnerUnreachable("The run is being taken over. Repeat the decision.")
-            await self.journal.check_lease()
-        if self.continued is not None:
-            await self.continued.decide(call_id, decision)
+            await self._journal.check_lease()
+        if self._continued is not None:
+            await self._continued.decide(call_id, decision)
         elif isinstance(self._events, Decidable):
             self._events.decide(call_id, decision)
-            await self.journal.record_decision(call_id, decision)
+            await self._journal.record_decision(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
         elif call_id in self.decisions:
             check_same(call_id, self.decisions[call_id], decision)
@@ -266,9 +265,9 @@ class Run(AsyncOnly, Checked, Deciding):
         `after` is not an integer. Readers receive `done` before the stream is closed. Await `run.wait()` before you use
         state that the stream sets.
         """
-        if self.copied and self.copied < after <= self.copied + 2:
-            after = self.copied  # the reader has read the end of the waiting run; this log does not contain that end
-        attachment = Attachment(self.journal, after, self._on_detach)
+        if self._copied and self._copied < after <= self._copied + 2:
+            after = self._copied  # the reader has read the end of the waiting run; this log does not contain that end
+        attachment = Attachment(self._journal, after, self._on_detach)
         self._readers.add(id(attachment))
         observing.report("readers")
         if after > 0:
@@ -303,8 +302,8 @@ class Run(AsyncOnly, Checked, Deciding):
         """
         self._cancel()
         await self._finished.wait()
-        if self.continued is not None:
-            await self.continued.stop()
+        if self._continued is not None:
+            await self._continued.stop()
         await self._withdraw_questions()
 
     async def _withdraw_questions(self) -> None:
@@ -326,19 +325,19 @@ class Run(AsyncOnly, Checked, Deciding):
     def _cut(self) -> None:
         """Stop the run here, so that another process may continue it. A run that was stopped before stays stopped."""
         if self._driver is not None and not (self._has_done or self._driver.is_cancelled):
-            self.is_cut = True
+            self._is_cut = True
         self._cancel()
 
     @property
     def _has_done(self) -> bool:
         """Whether the run has its `done` event, even if `done` is not written yet."""
-        return (self._withheld or self.journal.done) is not None
+        return (self._withheld or self._journal.done) is not None
 
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
         await self._finished.wait()
-        if self.continued is not None:
-            return await self.continued.wait()
+        if self._continued is not None:
+            return await self._continued.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
         return self._final.result
@@ -363,10 +362,10 @@ class Run(AsyncOnly, Checked, Deciding):
     async def _drive(self) -> None:
         """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None
-        DRIVEN_RUN.set(self.journal.driven)
+        DRIVEN_RUN.set(self._journal.driven)
         try:
             if self._lost is not None:
-                await self.journal.copy(event for event in self._lost.events if event.seq <= self.copied)
+                await self._journal.copy(event for event in self._lost.events if event.seq <= self._copied)
             await self._driver.drive(self._take, begin=self._begin)
         except BaseException as error:
             if not is_failure(error):
@@ -391,11 +390,11 @@ class Run(AsyncOnly, Checked, Deciding):
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
-        self.trace = getattr(events, "_trace", "")
-        self.journal.begin()
+        self._trace = getattr(events, "_trace", "")
+        self._journal.begin()
         # A log that is not in memory may have readers in other processes, which this process does not know.
-        if isinstance(self.journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):
-            events._run.pace = self.journal.pace  # from the next source on
+        if isinstance(self._journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):
+            events._run.pace = self._journal.pace  # from the next source on
         if getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
@@ -405,14 +404,14 @@ class Run(AsyncOnly, Checked, Deciding):
         """Write an event that was read by iteration. Returns whether it is `done`."""
         if self._collector is not None:
             self._collector.take((event,))
-        is_last = self._withholds(event) or self.journal.write(event)
+        is_last = self._withholds(event) or self._journal.write(event)
         self._check_readers()
         return is_last
 
     def _write(self, event: UIEvent) -> None:
         """Write an event that the stream forwards."""
         if not (type(event) is Done and self._withholds(event)):
-            self.journal.write(event)
+            self._journal.write(event)
         self._check_readers()
 
     def _check_readers(self) -> None:
@@ -427,10 +426,10 @@ class Run(AsyncOnly, Checked, Deciding):
             await self._write_end()
             if self._withheld is not None and self._place is not None:
                 await self._save_and_write(self._withheld, self._place)
-            stored = await self.journal.flush()
+            stored = await self._journal.flush()
         finally:  # asyncio's own cancellation ignores shields
-            self.journal.readable.set()
-            end, done = stored or self._current_end(), self.journal.done
+            self._journal.readable.set()
+            end, done = stored or self._current_end(), self._journal.done
             if not stored and done is not None and done.reason == "failed" and end.result.reason == "waiting":
                 end = StoredEnd(replace(end.result, reason="failed"))
             self._final, self.decisions = end, end.decisions
@@ -453,13 +452,13 @@ class Run(AsyncOnly, Checked, Deciding):
 
     async def _save_and_write(self, done: Done, place: Place) -> None:
         """Store the end, then write `done`. If the end cannot be stored, a run that waits ends with an error."""
-        if not self.journal.last:
-            self.journal.write(Start(self.id))
-        done = msgspec.structs.replace(done, seq=self.journal.last + 1)
+        if not self._journal.last:
+            self._journal.write(Start(self.id))
+        done = msgspec.structs.replace(done, seq=self._journal.last + 1)
         try:
             with anyio.fail_after(_STORE_TIMEOUT_S):
-                self.is_stored = await place.save(self, done)
-            self.is_cut = not self.is_stored
+                self._is_stored = await place.save(self, done)
+            self._is_cut = not self._is_stored
         except Exception as error:
             log.error("run_not_stored", error, run_id=self.id)
             if done.reason == "waiting":
@@ -467,14 +466,14 @@ class Run(AsyncOnly, Checked, Deciding):
                 await self._take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
                 await self._take(msgspec.structs.replace(done, reason="failed", seq=0))
                 return
-        self.journal.write(done)
+        self._journal.write(done)
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has. Add a missing `done`, after an error if the run failed."""
         driver = self._driver
         assert driver is not None
-        self.is_abandoned = driver.is_cancelled and not driver.cancel_requested
-        if self.is_abandoned:
+        self._is_abandoned = driver.is_cancelled and not driver.cancel_requested
+        if self._is_abandoned:
             log.info("run_abandoned", run_id=self.id)
         if not self._has_done and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
@@ -486,7 +485,7 @@ class Run(AsyncOnly, Checked, Deciding):
                         break
         failed_here = self._error is not None
         message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
-        if not self._has_done and (lost := self._lost) is not None and self.journal.last == lost.last:
+        if not self._has_done and (lost := self._lost) is not None and self._journal.last == lost.last:
             # The stream could not be entered, or it has no event.
             fault = None if driver.is_cancelled else message
             events, result = end_lost_run(self.id, lost.events, lost.recorded or None, fault)

@@ -226,18 +226,18 @@ class Runs(Checked, AsyncOnly):
             try:
                 await self._store.begin(run, max_per_owner=limit)
             except BaseException:
-                del self._running[run.journal.key]
+                del self._running[run._journal.key]
                 raise
-        self._runs[run.journal.key] = run
+        self._runs[run._journal.key] = run
         tasks.start_soon(run._drive, name=f"run {run.id}")
         return run
 
     def _take_over(self, stream: Startable, lost: LostRun) -> Run:
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         run = self._continuation(stream, lost)
-        self._forget(run.journal.key)  # if this process had lost the run
+        self._forget(run._journal.key)  # if this process had lost the run
         self._admit(run)
-        self._runs[run.journal.key] = run
+        self._runs[run._journal.key] = run
         return run
 
     def _continuation(self, stream: Startable, lost: LostRun) -> Run:
@@ -258,11 +258,11 @@ class Runs(Checked, AsyncOnly):
     async def _resumed(self, run: Run, log: LostRun) -> Startable:
         """Call `resume` with a waiting run, and return the chat that continues the run after the events in `log`."""
         assert self._resume is not None
-        run.next_log = log
+        run._next_log = log
         try:
             return await awaited(self._resume(run))
         finally:
-            run.next_log = None
+            run._next_log = None
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run of the user `owner`, or the run that continues it (the continuation).
@@ -277,7 +277,7 @@ class Runs(Checked, AsyncOnly):
         """Return the run with this id, even if another run continues it."""
         self._forget_expired()
         run = self._runs.get(log_key(owner, run_id))
-        if run is not None and (self._store is None or run.is_stored):
+        if run is not None and (self._store is None or run._is_stored):
             return run
         if self._place is None:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
@@ -301,7 +301,7 @@ class Runs(Checked, AsyncOnly):
                     break
                 run = await self._continue(run)
         except RunNotFound:
-            self._forget(run.journal.key)
+            self._forget(run._journal.key)
             raise
         except Exception as error:
             log.error("run_not_continued", error, run_id=run.id)
@@ -310,7 +310,7 @@ class Runs(Checked, AsyncOnly):
     async def _continue_when_expired(self, run: Run, suspension: Suspension) -> None:
         """Continue a waiting run when its last undecided question has expired, while the run is kept."""
         waiting = len(suspension.questions)  # the number of questions that had not expired at the last attempt
-        while run.journal.key in self._kept:
+        while run._journal.key in self._kept:
             now = time.time()
             left = [each.expires - now for each in suspension.questions if each.expires and not each.has_expired(now)]
             if not left or len(left) < waiting:
@@ -329,7 +329,7 @@ class Runs(Checked, AsyncOnly):
         check_kind("the id of a conversation", conversation, str)
         run = next((each for each in self._runs_of(owner) if each.conversation == conversation), None)
         with suppress(RunNotFound):
-            if self._place is None or (run is not None and not run.is_stored):
+            if self._place is None or (run is not None and not run._is_stored):
                 return run
             run_id = await self._place.latest(conversation, owner=owner)  # another process may have a later run
             return None if run_id is None else await self.find(run_id, owner=owner)
@@ -361,7 +361,7 @@ class Runs(Checked, AsyncOnly):
         of another run. Also raises the exceptions of `find`, `start` and `resume`.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
-        if run.journal.done is not None and not run.ended:
+        if run._journal.done is not None and not run.ended:
             with suppress(Exception):  # the run has already reported its error
                 await run.wait()
         if run.suspension is None or not run.ended:
@@ -409,7 +409,7 @@ class Runs(Checked, AsyncOnly):
                 raise
             if self._waiting is not None:
                 self._tasks.start_soon(self._waiting.keep_lease, run, started)
-            if run.journal.key in self._kept:
+            if run._journal.key in self._kept:
                 self._keep_run(run, self._keep)
             return started
 
@@ -444,7 +444,7 @@ class Runs(Checked, AsyncOnly):
                         return
                 else:
                     await run.stop()
-                    self._forget(run.journal.key)
+                    self._forget(run._journal.key)
                     if self._place is not None:
                         await self._place.forget(each, owner=owner)
                 each += NEXT
@@ -486,17 +486,17 @@ class Runs(Checked, AsyncOnly):
         self._forget_expired()
         if not self._may_start():
             raise TooManyRuns(f"This process has reached max_running={self._max_running}. Wait for the end of a run.")
-        if run.journal.key in self._running or run.journal.key in self._kept:
+        if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
-        self._running[run.journal.key] = run
+        self._running[run._journal.key] = run
         return self._tasks
 
     async def _keep_ended(self, run: Run) -> None:
-        del self._running[run.journal.key]
+        del self._running[run._journal.key]
         self._keep_run(run, run._keep_for(self._keep))
-        may_continue = run.is_cut and (self._store is not None or run.id.endswith(NEXT))
-        if run.continued is not None or may_continue:  # another process drives the run, or may continue it
-            self._forget(run.journal.key)
+        may_continue = run._is_cut and (self._store is not None or run.id.endswith(NEXT))
+        if run._continued is not None or may_continue:  # another process drives the run, or may continue it
+            self._forget(run._journal.key)
         elif self._tasks is not None and (suspension := run.suspension) is not None:
             if self._resume is not None:
                 self._tasks.start_soon(self._continue_when_expired, run, suspension)
@@ -507,8 +507,8 @@ class Runs(Checked, AsyncOnly):
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:
-        self._kept[run.journal.key] = until = self._clock() + seconds
-        heappush(self._expiring, (until, run.journal.key))
+        self._kept[run._journal.key] = until = self._clock() + seconds
+        heappush(self._expiring, (until, run._journal.key))
         if len(self._expiring) > 2 * len(self._kept) + 100:  # most are outdated
             self._expiring = sorted((until, key) for key, until in self._kept.items())
 

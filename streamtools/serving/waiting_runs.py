@@ -71,9 +71,9 @@ class WaitingRuns:
         log = MemoryEventLog(max_events=len(stored.events), max_bytes=None)
         run = Run(None, run_id, owner, log, conversation=row[1], note=stored.note, place=self)
         for event in stored.events:
-            log.add(run.journal.key, read_ui_event(event))
+            log.add(run._journal.key, read_ui_event(event))
         run._load(stored.end.encode())
-        run.copied, run.is_stored = stored.copied, True
+        run._copied, run._is_stored = stored.copied, True
         run._mark_finished()
         return run
 
@@ -94,9 +94,9 @@ class WaitingRuns:
         perhaps one with a reader, may continue the run that waited. Raises ValueError if a run that waits cannot be
         stored.
         """
-        if (run.is_cut or run.is_abandoned) and done.reason == "cancelled":
+        if (run._is_cut or run._is_abandoned) and done.reason == "cancelled":
             return False
-        reader, events = run.journal.event_log.read(run.journal.key), list[UIEvent]()
+        reader, events = run._journal.event_log.read(run._journal.key), list[UIEvent]()
         assert isinstance(reader, MemoryReader)
         while (event := reader.take()) is not None:
             events.append(event)
@@ -107,7 +107,7 @@ class WaitingRuns:
 
     async def _store(self, run: Run, events: Sequence[UIEvent]) -> bool:
         """Store an ended run with all its events. Returns False if it is not stored."""
-        stored = StoredRun(run.note, run._dump().decode(), [event.to_json() for event in events], run.copied)
+        stored = StoredRun(run.note, run._dump().decode(), [event.to_json() for event in events], run._copied)
         data, keep = msgspec.json.encode(stored), run._keep_for(self._keep)
         return await self._ledger.save_run(run.owner, run.id, run.conversation, data, keep, self._holder)
 
@@ -143,7 +143,7 @@ class WaitingRuns:
             return None
         assert run.suspension is not None
         calls |= await entries_of(self._ledger, run.suspension.run_id)
-        lost, event_log = await run._log_for_next(), run.journal.event_log
+        lost, event_log = await run._log_for_next(), run._journal.event_log
         closing, result = end_lost_run(lost.id, lost.events, calls, None if was_stopped else PROCESS_ENDED)
         ended = Run(None, lost.id, lost.owner, event_log, conversation=lost.conversation, note=lost.note, lost=lost)
         ended._load(stored_result.dump(StoredEnd(result)))
@@ -204,7 +204,7 @@ class FollowedRun(Run):
         super().__init__(None, waiting.next_id, waiting.owner, self, note=waiting.note)
         self.conversation = waiting.conversation
         self._waiting, self._store, self._try_to_continue = waiting, store, try_to_continue
-        self.journal.readable.set()
+        self._journal.readable.set()
 
     async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Yield the events after the seq `after`."""

@@ -458,7 +458,6 @@ class _Connection:
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
-    has_warned: bool = False  # whether the log has the warning `not_a_run`
 
     async def serve(self) -> None:
         self.finished = anyio.Event()  # set after an error or too many invalid frames, or at a shutdown without answers
@@ -559,9 +558,7 @@ class _Connection:
         try:
             if decidable is None:
                 raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
-            decided = decidable.decide(call_id, frame.decision)
-            if decided is not None:
-                await decided
+            await decidable.decide(call_id, frame.decision)
         except (DecisionRefused, OwnerUnreachable) as error:
             raise FrameError("decision_refused", str(error), call_id=call_id) from None
 
@@ -611,8 +608,7 @@ class _Connection:
             return
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
-        elif self.find_run is not None and not self.has_warned:
-            self.has_warned = True
+        elif self.find_run is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:

@@ -210,7 +210,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         if resumed is not None:
             calls = resumed.suspension.calls
             collector.resume(calls)
-            log: LostRun | None = getattr(resume, "next_log", None)  # `Runs` sets it
+            log: LostRun | None = getattr(resume, "_next_log", None)  # `Runs` sets it
             if log is not None and log.events:
                 self._run.restore(LoggedRun.of_decided(log.events, log.copied, calls), log)
             else:

@@ -168,8 +168,12 @@ def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
     return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}")
 
 
-class Deciding(Protocol):
-    """The short forms of `decide`. Each raises the errors of `decide`."""
+@runtime_checkable
+class Decidable(Protocol):
+    """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat.
+
+    `approve`, `deny` and `answer` are short forms of `decide`. Each raises the errors of `decide`.
+    """
 
     def decide(self, call_id: str, decision: Decision) -> Awaitable[None]:
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
@@ -185,11 +189,6 @@ class Deciding(Protocol):
     def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> Awaitable[None]:
         """Set the `result` of a call that was executed elsewhere, or the message of its `error`."""
         return self.decide(call_id, Answer(result, error))
-
-
-@runtime_checkable
-class Decidable(Deciding, Protocol):
-    """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat."""
 
     async def questions(self) -> list[Question]:
         """Return the questions that wait for a decision, in order: of a running run, or of one that has ended."""

@@ -394,6 +394,8 @@ class SQLiteLedger(SQLLedger):
         self._clock = clock
         self._lock = threading.Lock()
         if path != _IN_MEMORY:
+            if not Path(path).parent.is_dir():
+                raise FileNotFoundError(f"make the folder of the ledger first: {Path(path).parent} does not exist")
             Path(path).touch(0o600)
         self._connection = _open(path)
 

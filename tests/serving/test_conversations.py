@@ -185,7 +185,7 @@ async def test_a_refused_message() -> None:
 
 
 async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
-    """The log has one warning for the connection."""
+    """The log has a warning for each message."""
     socket, question = Socket(), [{"role": "user", "content": "Hi"}]
 
     async def serve() -> None:
@@ -201,7 +201,7 @@ async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> N
                 while number > sum('"done"' in message.get("text", "") for message in socket.sent):
                     await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
-    assert ["not_a_run"] == [record.getMessage().split()[0] for record in caplog.records]
+    assert ["not_a_run"] * 2 == [record.getMessage().split()[0] for record in caplog.records]
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])

@@ -108,7 +108,7 @@ def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def is_last(event: UIEvent, run: Run) -> bool:
-    return event.seq == run.journal.last
+    return event.seq == run._journal.last
 
 
 @pytest.mark.parametrize(("idempotent", "is_known"), [(False, True), (True, True), (True, False)])
@@ -214,7 +214,7 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
     decided: dict[str, Any] = {}
     async with Runs(RedisStore(server.url, prefix=prefix, recover=lambda lost: None)) as runs:
         run = await runs.start(two_steps(lambda city: started.setdefault(city, leased.written)), owner="ann")
-        leased: Any = run.journal.driven
+        leased: Any = run._journal.driven
         async for event in run.attach():
             assert event.seq <= leased.written
             log.append(event)
@@ -415,7 +415,7 @@ async def test_the_log_says_why_a_decided_run_is_not_continued(
             if lacks == "no `resume`":
                 there._resume = None
             else:
-                await client.execute("XTRIM", f"{prefix}:{{{run.journal.key}}}:log", "MINID", "2")
+                await client.execute("XTRIM", f"{prefix}:{{{run._journal.key}}}:log", "MINID", "2")
             assert "failed" == (await (await there.find(run.id, owner="ann")).wait()).reason
         site.cut.restore()
         await run.stop()
@@ -530,7 +530,7 @@ async def test_a_closing_process_hands_its_runs_over(
                 run = await here.start(site.make(), owner="ann")
                 attachment = (await there.find(run.id, owner="ann")).attach()
                 events = [await anext(attachment) for _ in range(5)]
-                while not (await there.find(run.id, owner="ann")).trace:
+                while not (await there.find(run.id, owner="ann"))._trace:
                     await anyio.lowlevel.checkpoint()
             with anyio.fail_after(20):
                 events += [event async for event in attachment]
@@ -553,7 +553,7 @@ async def test_an_expired_lease_is_noticed_between_two_renewals(server: RedisSer
         run = await here.start(site.make(), owner="ann")
         attachment = (await there.find(run.id, owner="ann")).attach()
         events = [await anext(attachment) for _ in range(3)]
-        await client.execute("ZADD", f"{prefix}:running", 0, run.journal.key)
+        await client.execute("ZADD", f"{prefix}:running", 0, run._journal.key)
         with anyio.fail_after(20):
             events += [event async for event in attachment]
         await run.stop()
@@ -582,7 +582,7 @@ async def test_a_run_that_no_process_takes_over_expires(server: RedisServer, pre
         await anext(run.attach())
     async with open_client(server.url) as client:
         with anyio.fail_after(20):
-            while await client.execute("EXISTS", f"{prefix}:{{{run.journal.key}}}:meta"):
+            while await client.execute("EXISTS", f"{prefix}:{{{run._journal.key}}}:meta"):
                 await anyio.lowlevel.checkpoint()
             async with site.store(server.url):
                 while await client.execute("EXISTS", f"{prefix}:running"):

@@ -111,7 +111,7 @@ class _RedisLog:
             owner, run_id = map(unquote, key.split("/"))
             run = self.runs[key] = Run(None, run_id, owner, self.store)
             await self.store.begin(run, max_per_owner=None)
-        run.journal._append(event)
+        run._journal._append(event)
         async with aclosing(self.read(key, after=event.seq - 1)) as stored:
             async for written in stored:
                 if written.seq >= event.seq:

@@ -66,7 +66,7 @@ from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import Playback, shipped
 from streamtools.runs import RedisStore
-from streamtools.tools import MemoryLedger, RedisLedger
+from streamtools.tools import MemoryLedger, RedisLedger, SQLiteLedger
 from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
@@ -184,6 +184,9 @@ WRITTEN = {
     "sources.openai(entered())": "UnreadableSource: enter it first",
     "sources.openai(Completion())": "UnreadableSource: a whole answer and not a stream: request a stream",
     "chat(LOCAL, QUESTION[0])": 'ValueError: must be a list such as [{"role": "user", "content": "Hello"}], got dict',
+    "Runs(store=None)": "TypeError: did you mean 'log'?",
+    "Runs(max_run=3)": "TypeError: did you mean 'max_running'? the parameters are log, max_running,",
+    'SQLiteLedger("/no/folder/x")': "FileNotFoundError: make the folder of the ledger first: /no/folder does not exist",
     "read_messages([], client=True)": "ValueError: the client sent no message",
     'read_messages([{"role": "user", "content": 5}], client=True)': "ValueError: message 0: the content must be a text",
     'read_messages([{"role": "user"}], client=True)': "ValueError: message 0: or a list of parts, got None",
@@ -194,7 +197,7 @@ WRITTEN = {
     'chat(LOCAL, [], parser={"strict": True})': "TypeError: must be a ParserOptions, such as ParserOptions(strict=...)",
     'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be a number of at least 1, got '3'",
     "chat(LOCAL, [], output=Completion())": "TypeError: a type for pydantic or a JSON schema, got Completion(",
-    "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; the parameters are repeated_calls,",
+    "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; did you mean 'calls'? the parameters are",
     "TextOptions(rules=[rules.email])": "ValueError: such as [rules.email()], got email, which must be called",
     'parse("a", dialects="qwen3-coder")': "ValueError: write dialects=dialects_for('qwen3-coder')",
     'parse("a", dialects=3)': "ValueError: no dialect 3; dialects are ids and `Dialect` objects",
@@ -233,7 +236,7 @@ def test_wrong_expressions_say_what_to_write() -> None:
         for code, message in WRITTEN.items():
             with case(code):
                 with pytest.raises(
-                    (TypeError, ValueError, AttributeError, LookupError, ImportError, ClosedError)
+                    (TypeError, ValueError, AttributeError, LookupError, ImportError, OSError, ClosedError)
                 ) as caught:
                     eval(code, NAMES)
                 kind, _, text = message.partition(": ")
