@@ -650,15 +650,11 @@ def weigh(event: Event) -> int:
     """Return the approximate size of an event in bytes, from its text, or from its JSON if it has no text."""
     text = getattr(event, "text", None)
     try:
-        size = size_of(text if type(text) is str else event.to_json())
+        content = text if type(text) is str else event.to_json()
     except Exception:  # it contains data of a tool or an SDK that cannot be serialized
         return _UNKNOWN_SIZE
+    size = len(content) if content.isascii() else content.__sizeof__()  # other characters need up to four bytes
     return EMPTY_EVENT + size + len(getattr(event, "signature", None) or "")
-
-
-def size_of(text: str) -> int:
-    """Return the size of a text in memory, in bytes. ASCII needs one byte per character, other text up to four."""
-    return len(text) if text.isascii() else text.__sizeof__()
 
 
 def batch_length(events: Iterable[Event]) -> int:
@@ -760,15 +756,15 @@ def join_deltas(events: Iterable[UIEvent]) -> list[UIEvent]:
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     """Yield events, with adjacent events of tools sorted by call. The events of one call keep their order."""
-    order: dict[str, int] = {}
+    order: dict[str | None, int] = {}
     for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
         if not is_report:  # move `partial` events after the texts around them: their position depends on the chunks
             runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
             members = [event for grow, part in runs for event in (sorted(part, key=_is_of_output) if grow else part)]
         for event in members:
-            order.setdefault(_call_id(event), len(order))
-        yield from sorted(members, key=lambda event: order[_call_id(event)]) if is_report else members
+            order.setdefault(call_id_of(event), len(order))
+        yield from sorted(members, key=lambda event: order[call_id_of(event)]) if is_report else members
 
 
 def _is_of_output(event: Event) -> bool:
@@ -779,9 +775,10 @@ def _is_of_call(event: Event) -> bool:  # errors of the stream and of malformed 
     return isinstance(event, Error) and event.call is not None
 
 
-def _call_id(event: Event) -> str:
+def call_id_of(event: Event) -> str | None:
+    """Return the id of the call that the event is about, or None."""
     call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
+    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
 
 
 def _normalized(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning, call_id_of
 from streamtools.json_values import Rejected
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.machine.output_text import OutputText
@@ -185,7 +185,7 @@ class Turn:
         """
         known = {call.fingerprint() for call in self.native.calls}
         duplicates = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
-        new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in duplicates]
+        new = [self._reject_unless_enabled(event) for event in found if call_id_of(event) not in duplicates]
         message = "the provider could not parse a call, which was then found in the model's text"
         return [
             Warning(Code.SALVAGED, message),
@@ -363,9 +363,4 @@ class Turn:
 
 def _events_of(events: Iterable[UIEvent], ids: set[str]) -> list[UIEvent]:
     """Return the events whose call has one of the `ids`."""
-    return [event for event in events if _call_id(event) in ids]
-
-
-def _call_id(event: UIEvent) -> str | None:
-    call = getattr(event, "call", None)
-    return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None)
+    return [event for event in events if call_id_of(event) in ids]

@@ -299,7 +299,7 @@ class CallOrder:
 
     def take(self, event: events.UIEvent) -> list[events.UIEvent]:
         """Add `event`. Returns the events that can be sent now."""
-        call_id = event.call.id if isinstance(event, events.Call) else getattr(event, "call_id", None)
+        call_id = events.call_id_of(event)
         if isinstance(event, events.CallStart) and self._open is not None:
             self._waiting[event.call_id] = []
         if call_id in self._waiting:

@@ -177,95 +177,89 @@ async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterato
     None, this function also creates an HTTP client, and closes it on exit.
     """
     own_client: Any = _new_client() if client is None else None
-    sending = Sending(request, own_client if client is None else client)
+    opened = AsyncExitStack()  # closes the response
     source: Source | None = None
     try:
-        answer = await sending.send()
+        answer = await _send_with_retries(request, own_client if client is None else client, opened)
         source = events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(request.format))
         yield source
     finally:
         with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
             if source is not None:
                 await source.aclose()
-            await sending.drop_response()
+            with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):  # also if closing the source took too long
+                await opened.aclose()
             if own_client is not None:
                 await own_client.aclose()
 
 
-class Sending:
-    """Sends one request with `client`, with retries. Holds at most one open response."""
-
-    def __init__(self, request: ModelRequest, client: HTTPClient) -> None:
-        self.request = request
-        self._client = client
-        self._opened = AsyncExitStack()  # closes the response
-
-    async def send(self) -> ModelResponse | SourceError:
-        """Send the request, with retries. The response of a failed attempt is closed before the next one."""
-        number, backoff = 1, BACKOFF
-        while True:
-            answer, may_retry, retry_after = await self._attempt(number)
-            if not may_retry or number > self.request.retries:
-                return answer
-            wait = backoff + random.uniform(0, BACKOFF) if retry_after is None else retry_after  # noqa: S311
-            status = answer.status_code if isinstance(answer, ModelResponse) else None
-            log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
-            if (observed := observing.observed_run()) is not None:
-                observed.request_retried()
-            await self.drop_response()
-            await anyio.sleep(wait)
-            number, backoff = number + 1, min(2 * backoff, LONGEST_BACKOFF)
-
-    async def _attempt(self, number: int) -> Attempt:
-        """Send the request once, and wait for the first byte of the answer."""
-        request, timeouts, shown = self.request, self.request.timeouts, shown_url(self.request.url)
-        opened = self._client.stream(
-            request.method,
-            request.url,
-            headers=request.headers,
-            content=request.content,
-            follow_redirects=False,
-            timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
-        )
-        response: ModelResponse | None = None
-        with anyio.move_on_after(timeouts.first_byte):
-            try:
-                response = ModelResponse(await self._opened.enter_async_context(opened), timeouts.between_bytes)
-                self._opened.push_async_callback(response.aclose)
-                if 300 <= response.status_code < 400 and "location" in response.headers:
-                    return Attempt(self._redirected(response))
-                if not _is_encoded_as_accepted(response.headers, request.headers):
-                    return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown))
-                if not 200 <= response.status_code < 300:
-                    return _refused(response)
-                await response.read_first()
-            except Exception as error:
-                kinds = {kind.__name__ for kind in type(error).__mro__}
-                # httpx-aiohttp raises the `ClientError` of aiohttp for a malformed response.
-                if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
-                    raise
-                if response is not None:
-                    failed = msgspec.structs.replace(interrupted(name_of(error)), url=shown)
-                else:
-                    failed = SourceError("the provider could not be reached", cause=names_of(error), url=shown)
-                    counted = f"{number} of {request.retries + 1}"
-                    log.warning("provider_not_reached", attempt=counted, cause=failed.cause, url=shown, advice=_ADVICE)
-                return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
-            return Attempt(response)
-        message = f"the provider did not answer within {timeouts.first_byte:g} s"
-        return Attempt(SourceError(message, cause="first_byte", url=shown))
-
-    def _redirected(self, response: ModelResponse) -> SourceError:
-        """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
-        scheme, slashes, rest = response.headers["location"].partition("//")
-        host = (shown_url(f"://{rest}") or "").partition("/")[0]
-        shown = scheme + slashes + host if host and scheme in ("http:", "https:", "") else "another address"
-        message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self.request.url)
-        return SourceError(message, status=response.status_code, url=url)
-
-    async def drop_response(self) -> None:
+async def _send_with_retries(
+    request: ModelRequest, client: HTTPClient, opened: AsyncExitStack
+) -> ModelResponse | SourceError:
+    """Send a request. `opened` closes the response; that of a failed attempt is closed before the next attempt."""
+    number, backoff = 1, BACKOFF
+    while True:
+        answer, may_retry, retry_after = await _attempt(request, client, opened, number)
+        if not may_retry or number > request.retries:
+            return answer
+        wait = backoff + random.uniform(0, BACKOFF) if retry_after is None else retry_after  # noqa: S311
+        status = answer.status_code if isinstance(answer, ModelResponse) else None
+        log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
+        if (observed := observing.observed_run()) is not None:
+            observed.request_retried()
         with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
-            await self._opened.aclose()
+            await opened.aclose()
+        await anyio.sleep(wait)
+        number, backoff = number + 1, min(2 * backoff, LONGEST_BACKOFF)
+
+
+async def _attempt(request: ModelRequest, client: HTTPClient, opened: AsyncExitStack, number: int) -> Attempt:
+    """Send the request once, and wait for the first byte of the answer."""
+    timeouts, shown = request.timeouts, shown_url(request.url)
+    streamed = client.stream(
+        request.method,
+        request.url,
+        headers=request.headers,
+        content=request.content,
+        follow_redirects=False,
+        timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
+    )
+    response: ModelResponse | None = None
+    with anyio.move_on_after(timeouts.first_byte):
+        try:
+            response = ModelResponse(await opened.enter_async_context(streamed), timeouts.between_bytes)
+            opened.push_async_callback(response.aclose)
+            if 300 <= response.status_code < 400 and "location" in response.headers:
+                return Attempt(_redirected(request, response))
+            if not _is_encoded_as_accepted(response.headers, request.headers):
+                return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown))
+            if not 200 <= response.status_code < 300:
+                return _refused(response)
+            await response.read_first()
+        except Exception as error:
+            kinds = {kind.__name__ for kind in type(error).__mro__}
+            # httpx-aiohttp raises the `ClientError` of aiohttp for a malformed response.
+            if not (isinstance(error, OSError) or kinds & {"RequestError", "ClientError"}):
+                raise
+            if response is not None:
+                failed = msgspec.structs.replace(interrupted(name_of(error)), url=shown)
+            else:
+                failed = SourceError("the provider could not be reached", cause=names_of(error), url=shown)
+                counted = f"{number} of {request.retries + 1}"
+                log.warning("provider_not_reached", attempt=counted, cause=failed.cause, url=shown, advice=_ADVICE)
+            return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
+        return Attempt(response)
+    message = f"the provider did not answer within {timeouts.first_byte:g} s"
+    return Attempt(SourceError(message, cause="first_byte", url=shown))
+
+
+def _redirected(request: ModelRequest, response: ModelResponse) -> SourceError:
+    """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
+    scheme, slashes, rest = response.headers["location"].partition("//")
+    host = (shown_url(f"://{rest}") or "").partition("/")[0]
+    shown = scheme + slashes + host if host and scheme in ("http:", "https:", "") else "another address"
+    message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(request.url)
+    return SourceError(message, status=response.status_code, url=url)
 
 
 def _new_client() -> Any:
