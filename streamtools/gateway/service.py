@@ -3,7 +3,7 @@
 The gateway forwards requests to an upstream whose model writes its calls as text, and returns native calls. Its paths:
 
     POST /v1/chat/completions, /v1/responses, /v1/messages      requests and answers are converted
-    POST /v1/embeddings, /v1/completions, /v1/audio/…           forwarded unchanged
+    POST /v1/embeddings, /v1/completions, /v1/audio/speech      forwarded unchanged
     GET  /v1/models, /v1/models/{id}                            forwarded unchanged
     GET  /health                                                needs no key
     GET  /metrics                                               metrics for Prometheus
@@ -53,15 +53,12 @@ __all__ = ["app"]
 MAX_BODY = 32 * 1024 * 1024
 """The maximum size of a request's body, in bytes. A body may contain images."""
 
-UNCHANGED = (
-    "/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations",
-)  # fmt: skip
+UNCHANGED = ("/v1/embeddings", "/v1/completions", "/v1/audio/speech")
 """Paths of POST requests that are forwarded unchanged, with unchanged answers."""
 
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
 _Read = TypeVar("_Read")
 _Answer: TypeAlias = Callable[[Request, Send], Awaitable[int]]
-_FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
 _REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in http.CLIENTS.items()}
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
@@ -140,7 +137,6 @@ def app(
         max_body=max_body,
         hosts=hosts,
         origins=origins,
-        forms=_FORMS,
         refusal=partial(_refuse, "openai"),
     )
 

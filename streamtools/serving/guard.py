@@ -47,8 +47,7 @@ class Guard:
     is the Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this server.
 
     With `origins`, requests from these origins are also accepted. So are requests without an `Origin` header, because
-    only browsers send this header. Requests to a path in `forms` may also be `multipart/form-data`. `refusal` makes the
-    response to a refused request.
+    only browsers send this header. `refusal` makes the response to a refused request.
     """
 
     app: ASGIApp = field(kw_only=False)
@@ -56,7 +55,6 @@ class Guard:
     max_body: int
     hosts: Collection[str] = ()
     origins: Collection[str] | None = None
-    forms: Collection[str] = ()
     refusal: Callable[[int, str], ASGIApp] = refuse
 
     def __post_init__(self) -> None:
@@ -85,10 +83,10 @@ class Guard:
                     headers[name] = value
             return send(message)
 
-        app = self._refusal(scope["method"], scope["path"], Headers(scope=scope)) or self.app
+        app = self._refusal(scope["method"], Headers(scope=scope)) or self.app
         await app(scope, receive, send_with_headers)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> ASGIApp | None:
+    def _refusal(self, method: str, headers: Headers) -> ASGIApp | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_known_host(hosts[0]):
             return self.refusal(421, "Unknown host name. Allow it with --allow-host.")
@@ -101,7 +99,7 @@ class Guard:
                 403, "The request has a foreign or missing Origin header. Send it from a page of this server."
             )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json" and not (kind == "multipart/form-data" and path in self.forms):
+        if kind != "application/json":
             return self.refusal(415, "The body must be JSON, with the header Content-Type: application/json.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 9 or int(length) > self.max_body:

@@ -72,8 +72,6 @@ async def test_only_listed_paths_pass() -> None:
             response = await http.post(path, json={"a": 1}, headers={"cookie": "c=d", "authorization": "Bearer k"})
             assert (response.content, response.headers["x-a"]) == (b"{}", "b"), path
             assert "set-cookie" not in response.headers
-        files = {"file": ("a.wav", b"RIFF", "audio/wav")}
-        assert (await http.post("/v1/audio/transcriptions", files=files)).status_code == 200
         assert (await http.get("/v1/models")).status_code == 200
         assert (await http.get("/v1/models/org%2Fname")).status_code == 200
         seen = len(upstream.requests)
@@ -97,7 +95,6 @@ async def test_only_listed_paths_pass() -> None:
         "GET /v1/models HTTP/1.1",
         "GET /v1/models/org%2Fname HTTP/1.1",
     ]
-    assert b"RIFF" in upstream.requests[3]
     assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
 
 
