@@ -74,6 +74,13 @@ _PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *S
 class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
+        async with chat(model, messages, tools=[get_weather]) as events:
+            async for event in events:
+                if event.type == "text":
+                    print(event.text)
+
+    `await chat(model, messages)` reads all events and returns the result.
+
     `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
     the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues a lost run that began with
     the same `messages`. `tools` is a registry, tools, or plain functions. The other parameters are `dialects`,

@@ -31,6 +31,7 @@ from streamtools.conversation import RequestOptions
 from streamtools.events import UI_EVENTS
 from streamtools.tools import ToolOptions
 from streamtools.tools.guards import Guards
+from streamtools.tools.invocation import TIMEOUT
 from streamtools.tools.runner import RESULT_LIMIT
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +138,8 @@ def options_table(*kinds: type) -> str:
     for name, (annotation, default, doc) in fields.items():
         choices = [f"`{each}`" for each in re.findall(r"'\w+'", annotation) if each.replace("'", '"') != default]
         others = f", or {', '.join(choices)}".replace("'", '"') if choices else ""
-        shown = {"DEFAULT_LIMITS": "Limits()", "new_call_id": "", "RESULT_LIMIT": f"{RESULT_LIMIT}"}
+        numbers = {"RESULT_LIMIT": f"{RESULT_LIMIT}", "TIMEOUT": f"{TIMEOUT}"}
+        shown = {"DEFAULT_LIMITS": "Limits()", "new_call_id": ""} | numbers
         value = shown.get(default, "{}" if "default_factory=dict" in default else default)
         rows.append((f"`{name}`", (f"`{value}`" if value else "") + others, doc))
     return write_list(rows)
