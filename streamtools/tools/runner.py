@@ -46,7 +46,7 @@ from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
-from streamtools.tools.invocation import TIMEOUT, Thread, invoke, write_client_result
+from streamtools.tools.invocation import Thread, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, OutcomeUnknown, run_once
 from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, Written
@@ -165,7 +165,7 @@ class RunnerOptions(Checked):
 
     execute: Literal["completed", "eager", "never"] = "completed"
     concurrency: int = 8
-    timeout: float = TIMEOUT
+    timeout: float = 60.0
     state: Any = None
     result_limit: int | None = RESULT_LIMIT
     on_result: OnToolResult | None = None
