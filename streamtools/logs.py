@@ -1,8 +1,8 @@
 """Logging to the standard `logging` module, or to structlog if the application has configured it.
 
 The loggers are children of the logger `streamtools`. A record holds names, codes, sizes and times, and never content.
-If application code fails, the record also holds the traceback. This traceback has no local variables, and no input
-values in pydantic's error messages.
+If application code fails, the record also holds the traceback. This traceback has no local variables, no input values
+in pydantic's error messages, and placeholders instead of the values of a vault.
 
 This module does not configure logging. Without configuration, Python writes warnings and errors to standard error. The
 values of a record are part of its message. They are also a dict in its attribute `streamtools`.
@@ -14,10 +14,14 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic_core import ValidationError as PydanticError
+
+HIDE: ContextVar[Callable[[str], str] | None] = ContextVar("HIDE", default=None)
+"""Replaces the values of the vault of the current run in a text. None without a vault."""
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
 _LIBRARIES = {"pydantic", *sys.stdlib_module_names}
@@ -102,7 +106,10 @@ def explained(error: BaseException) -> dict[str, str]:
 
 
 def without_inputs(error: BaseException) -> BaseException:
-    """Return `error`, or a copy without input values if its chain contains a pydantic ValidationError."""
+    """Return `error`, or a copy without input values if its chain contains a pydantic ValidationError.
+
+    In a run with a vault, the messages of the copy have placeholders.
+    """
     chain: dict[int, BaseException] = {}
     remaining: list[BaseException | None] = [error]
     while remaining:
@@ -110,7 +117,7 @@ def without_inputs(error: BaseException) -> BaseException:
         if linked is not None and id(linked) not in chain:
             chain[id(linked)] = linked
             remaining += [linked.__cause__, linked.__context__, *getattr(linked, "exceptions", ())]
-    if not any(isinstance(linked, PydanticError) for linked in chain.values()):
+    if HIDE.get() is None and not any(isinstance(linked, PydanticError) for linked in chain.values()):
         return error
     copies: dict[int, BaseException] = {}
     for linked in reversed(chain.values()):  # copy the exceptions of a group before the group
@@ -123,10 +130,17 @@ def without_inputs(error: BaseException) -> BaseException:
 
 
 def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseException:
-    if isinstance(error, PydanticError):
-        return ValidationError(error)
+    hide = HIDE.get()
     if isinstance(error, BaseExceptionGroup):
-        return error.derive([copies.get(id(part), part) for part in error.exceptions])
+        parts = [copies.get(id(part), part) for part in error.exceptions]
+        return error.derive(parts) if hide is None else BaseExceptionGroup(hide(error.message), parts)
+    if isinstance(error, PydanticError):
+        error = ValidationError(error)
+    if hide is not None:
+        kind = type(error)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        hidden: BaseException = type(kind.__name__, (Exception,), names)(hide(str(error)))
+        return hidden
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
     return copied

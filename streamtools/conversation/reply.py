@@ -46,7 +46,7 @@ class Reply(ModelSource):
 
     def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
         self.model = model
-        self._ask = ask if ask.hide is None else replace(ask, history=tuple(ask.hide(ask.history)), hide=None)
+        self._ask = ask
         self._before = before
         self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
         self._stream_context: AbstractAsyncContextManager[Any] | None = None
@@ -55,13 +55,21 @@ class Reply(ModelSource):
     @property
     def history(self) -> Sequence[Message]:
         """The history in the request."""
+        self._hide()
         return self._ask.history
+
+    def _hide(self) -> None:
+        """Replace the values of a vault in the history."""
+        if (hide := self._ask.hide) is not None:
+            self._ask = replace(self._ask, history=tuple(hide(self._ask.history)), hide=None)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._before:
             before, self._before = self._before, ()
             return before
         if self._source is None:
+            if self._ask.hide is not None:
+                await in_thread(self._hide)  # 0.1 s for 168 KB, and finders may be slow
             model, ask = self.model, self._ask
             if isinstance(model, HTTPModel) and len(ask.history) > _LONG_HISTORY:
                 stream_context = await in_thread(partial(model.stream, ask))

@@ -13,10 +13,10 @@ from streamtools.loading import check_calls
 from streamtools.rules.matcher import shown
 from streamtools.rules.ready_made import citations, credit_card, email, iban, keys, phone, urls
 from streamtools.rules.rule import Action, Rule, fail, mark, remove, replace, stop
-from streamtools.rules.vault import Finder, Restorer, Vault
+from streamtools.rules.vault import Finder, Vault
 
 __all__ = [
-    "Action", "Finder", "Restorer", "Rule", "Vault", "citations", "credit_card", "email", "fail", "iban", "keys",
+    "Action", "Finder", "Rule", "Vault", "citations", "credit_card", "email", "fail", "iban", "keys",
     "mark", "phone", "remove", "replace", "shown", "stop", "urls",
 ]  # fmt: skip
 

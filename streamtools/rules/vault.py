@@ -7,15 +7,19 @@ vault.restore("I wrote to <EMAIL_1>.")        # "I wrote to ann@example.org."
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any, TypeAlias
 
 from streamtools.errors import check_word
 from streamtools.logs import Logger
 from streamtools.rules.automaton import Automaton
-from streamtools.rules.matcher import Match, Matcher, replace_matches, shown
+from streamtools.rules.matcher import Match, Matcher, shown
 from streamtools.rules.rule import Rule
 
 log = Logger(__name__)
@@ -28,9 +32,10 @@ _TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
 _ENTITIES = {"<": "(?:<|&lt;)", ">": "(?:>|&gt;)"}
-_QUOTED = "quoted"
+QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
 _MAX_CACHED = 1000
+_LONGEST = 1000  # longer values are not searched inside of other values, because that would take long
 
 
 class Vault:
@@ -45,8 +50,10 @@ class Vault:
     digits, quotes, spaces or any of `\\ * & . - { }`. Messages of `skip_roles` and results of `skip_tools` are sent
     unchanged.
 
-    `state` is the `state` of an earlier vault of the conversation. The kinds of both are known. Raises ValueError for a
-    kind that does not consist of letters and `_`, the kind `quoted`, an unknown role, or a placeholder of another form.
+    `state` is the `state` of an earlier vault of the conversation. The kinds of both are known. A chat with
+    `continue_from` or with `resume=run` loads the state of the earlier run itself. A chat replaces values in a thread,
+    so it calls finders there. Raises ValueError for a kind that does not consist of letters and `_`, the kind `quoted`,
+    an unknown role, or a placeholder of another form.
     """
 
     def __init__(
@@ -67,22 +74,29 @@ class Vault:
         self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
         self._rules = tuple(rules)
         self._finders = dict(finders or {})
-        self._placeholder = placeholder
-        stored: Mapping[str, Sequence[str]] = {} if state is None else state["values"]
-        given = [*(rule.name for rule in self._rules), *self._finders]
-        for kind in given:
-            if not _KIND.fullmatch(kind) or _key(kind) in ("", _QUOTED):
+        self.placeholder = placeholder
+        self._template = template.groups()
+        self._given = [*(rule.name for rule in self._rules), *self._finders]
+        for kind in self._given:
+            if not _KIND.fullmatch(kind) or _key(kind) in ("", QUOTED):
                 raise ValueError(f"the kind of a value must consist of letters and '_', got {kind!r}")
+        self.load(state or {"values": {}})
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Replace all values by those of `state`."""
+        stored: Mapping[str, Sequence[str]] = state["values"]
         # Maps the key of each kind to its name.
-        self._kinds = {_key(kind): kind for kind in (*given, *stored, _QUOTED)}
+        self._kinds = {_key(kind): kind for kind in (*self._given, *stored, QUOTED)}
         self._values: dict[str, list[str]] = {key: [] for key in self._kinds}
         self._placeholders: dict[str, str] = {}  # maps each value to its placeholder
         self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
         self._spellings: Matcher | None = None  # finds the spellings; None if it must be created
         self._found: dict[str, list[tuple[int, int, str]]] = {}  # the results of `_search`
         self._unknown: set[str] = set()  # the unknown placeholders that were logged
-        self._form = self._read_form(*template.groups())
-        self._shape = Rule(name=_QUOTED, what=[self._form])
+        self._lock = threading.RLock()  # held while values are found and replaced
+        self._form = self._read_form(*self._template)
+        self._shape = Rule(name=QUOTED, what=[self._form])
+        self._restoring = self.rule()
         for kind, values in stored.items():
             for value in values:
                 self._add(_key(kind), value)
@@ -94,13 +108,9 @@ class Vault:
 
     def empty(self) -> Vault:
         """Return a vault with the same rules, finders and options, but without values."""
-        return Vault(
-            self._rules,
-            finders=self._finders,
-            placeholder=self._placeholder,
-            skip_roles=self.skip_roles,
-            skip_tools=self.skip_tools,
-        )
+        vault = copy.copy(self)
+        vault.load({"values": {}})
+        return vault
 
     def __repr__(self) -> str:  # contains no values
         return f"<Vault with {len(self._placeholders)} values>"
@@ -109,9 +119,8 @@ class Vault:
 
     def learn(self, text: str) -> None:
         """Find the values in `text`, so that `replace` also replaces them in other texts."""
-        for begin, end, key in self._search(text):
-            if key != _QUOTED:
-                self._add(key, text[begin:end])
+        with self._lock:
+            self._search(text)
 
     def replace(self, text: str, *, from_model: bool = False) -> str:
         """Return `text` with placeholders for the values in it.
@@ -122,15 +131,30 @@ class Vault:
         if from_model:
             parts = _pieces(Matcher([self._shape]), text)
             return "".join(self.replace(part) if isinstance(part, str) else part.text for part in parts)
-        self.learn(text)
+        with self._lock:
+            return self._replace(text, self._search(text))
+
+    def replace_known(self, text: str) -> str:
+        """Return `text` with placeholders for known values. No rule or finder searches for others."""
+        with self._lock:
+            return self._replace(text, _spans(Matcher([self._shape]), text))
+
+    def _replace(self, text: str, found: Iterable[tuple[int, int, str]]) -> str:
+        spans = list(found)
         if self._spellings is None and self._written:
             spellings = Rule(name="spellings", what=[_pattern(spelling) for spelling in self._written])
             self._spellings = Matcher([spellings], Automaton([spellings.searched]))
-        spans = [*self._search(text)]
+            self._beginnings = {spelling[:2] for spelling in self._written}
+            self._sorted = sorted(spelling for spelling in self._written if 1 < len(spelling) <= _LONGEST)
         if self._spellings is not None:
             for begin, end, _ in _spans(self._spellings, text):
-                found = text[begin:end]
-                spans.append((begin, end, self._written.get(found) or self._written[found[:-1]]))
+                known = text[begin:end]
+                spans.append((begin, end, self._written.get(known) or self._written[known[:-1]]))
+            for begin, end, key in spans:  # a value may begin in a match and end after it; the list grows
+                starts = [at for at in range(begin + 1, end) if text[at : at + 2] in self._beginnings]
+                stop = max((self._end_of_value(text, at) for at in starts), default=0)
+                if stop > end:
+                    spans.append((end - 1, stop, key))
         pieces: list[str] = []
         at = 0
         for begin, end, key in _joined(spans):
@@ -138,8 +162,18 @@ class Vault:
             at = end
         return "".join([*pieces, text[at:]])
 
+    def _end_of_value(self, text: str, begin: int) -> int:
+        """Return the end of the longest known value that begins at `begin`; 0 if there is none."""
+        rest, place = text[begin : begin + _LONGEST], len(self._sorted)
+        while place := bisect_right(self._sorted, rest, 0, place):
+            value = self._sorted[place - 1]
+            if rest.startswith(value):
+                return begin + len(value)
+            rest = commonprefix([rest, value])  # noqa: RUF071 - it compares characters
+        return 0
+
     def _search(self, text: str) -> list[tuple[int, int, str]]:
-        """Return the begin, the end and the kind of each match of the rules in `text`. Call the finders."""
+        """Return the begin, the end and the kind of each match of the rules in `text`. Add all values in it."""
         found = self._found.get(text)
         if found is None:
             for kind, finder in self._finders.items():
@@ -149,6 +183,9 @@ class Vault:
             if len(self._found) >= _MAX_CACHED:
                 self._found.clear()
             found = self._found[text] = list(_spans(Matcher([*self._rules, self._shape]), text))
+            for begin, end, key in found:
+                if key != QUOTED:
+                    self._add(key, text[begin:end])
         return found
 
     def _add(self, key: str, value: str) -> str:
@@ -158,9 +195,9 @@ class Vault:
             values = self._values[key]
             values.append(value)
             kind = self._kinds[key].upper()
-            placeholder = self._placeholder.format(kind=kind, n=len(values))
+            placeholder = self.placeholder.format(kind=kind, n=len(values))
             self._placeholders[value] = placeholder
-            if key != _QUOTED:
+            if key != QUOTED:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
                 for spelling in (value, *in_json, value.replace("@", "%40")):
                     self._written.setdefault(spelling, key)
@@ -171,21 +208,17 @@ class Vault:
 
     def restore(self, text: str) -> str:
         """Return `text` with the values of its placeholders. Unknown placeholders do not change."""
-        restorer = Restorer(self)
-        return restorer.feed(text) + restorer.close()
+        return shown([self._restoring], text)
 
-    def value_of(self, placeholder: str) -> str:
-        """Return the value of a placeholder. Returns the placeholder itself if it is unknown."""
+    def value_of(self, placeholder: str) -> str | None:
+        """Return the value of a placeholder; None if it is unknown."""
         found = self._form.fullmatch(placeholder)
         if found is not None:
             kind, n = found[1] or found[3], int(found[2] or found[4])
             values = self._values.get(_key(kind), [])
             if 0 < n <= len(values):
                 return values[n - 1]
-        if placeholder not in self._unknown and len(self._unknown) < _MAX_CACHED:
-            self._unknown.add(placeholder)
-            log.warning("unknown_placeholder", placeholder=placeholder)
-        return placeholder
+        return None
 
     def rule(self, rules: Iterable[Rule] = (), *, in_json: bool = False) -> Rule:
         """Return the rule that restores values in the text of a model.
@@ -197,7 +230,10 @@ class Vault:
 
         def by(placeholder: str) -> str:
             value = self.value_of(placeholder)
-            if value == placeholder:
+            if value is None:
+                if placeholder not in self._unknown and len(self._unknown) < _MAX_CACHED:
+                    self._unknown.add(placeholder)
+                    log.warning("unknown_placeholder", placeholder=placeholder)
                 return placeholder
             value = shown(redacting, value)
             return json.dumps(value, ensure_ascii=False)[1:-1] if in_json else value
@@ -216,29 +252,6 @@ class Vault:
         first, last = ("".join(_ENTITIES.get(one, re.escape(one)) for one in part) for part in (first, last))
         inner = rf"{_AROUND}({kinds}){gap}([0-9]{{1,6}}){_AROUND}"
         return re.compile(rf"{first}{inner}{last}|\\{first}{inner}\\{last}", re.IGNORECASE)
-
-
-class Restorer:
-    """Restores the values of a vault in one text that arrives in pieces.
-
-    Only text that may become a placeholder is buffered.
-    """
-
-    def __init__(self, vault: Vault) -> None:
-        self._matcher = Matcher([vault.rule()])
-
-    @property
-    def pending(self) -> str:
-        """The text that is buffered."""
-        return self._matcher.pending
-
-    def feed(self, text: str) -> str:
-        """Add a piece, and return the text that is certain."""
-        return replace_matches(self._matcher.feed(text))
-
-    def close(self) -> str:
-        """End the text, and return the buffered text."""
-        return replace_matches(self._matcher.close())
 
 
 def _key(kind: str) -> str:

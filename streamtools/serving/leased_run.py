@@ -13,6 +13,8 @@ from contextlib import suppress
 import anyio
 
 from streamtools import observing
+from streamtools.rules.vault import Vault
+from streamtools.serving.stored_vault import hide
 
 _MAX_BATCH_EVENTS = 64
 _MAX_BATCH_BYTES = 1 << 22  # a batch with a single event may be larger
@@ -70,6 +72,10 @@ class LeasedRun:
 
         The run is then not treated as abandoned.
         """
+        self.vault: Vault | None = None
+        """The vault whose values are hidden in the data of the run."""
+        self.stored_state: object = None
+        """The `state` of the vault that the server has; None before that."""
         self.lease_until = 0.0
         """This process is certain to hold the lease until this time, on the clock of the event loop."""
         self.renew: Callable[[], Awaitable[object]]
@@ -136,6 +142,10 @@ class LeasedRun:
         """Whether the end was confirmed so long ago that a restart of the server will not lose it."""
         return self.ended_at is not None and self.ended_at < anyio.current_time() - _KEEP_WRITTEN_S
 
+    def hide(self, data: bytes, *, is_delta: bool = False) -> bytes:
+        """Return JSON with placeholders instead of the values of the vault."""
+        return data if self.vault is None else hide(self.vault, data, is_delta=is_delta)
+
     def add(self, seq: int, data: bytes) -> None:
         if not self.is_fenced:
             self._pending.append((seq, data))
@@ -183,6 +193,7 @@ class LeasedRun:
     def rewind(self, last: int, epoch: int) -> None:
         """Make the events after `last` pending again, under the new `epoch`. The server has lost these events."""
         self.ended_at = None
+        self.stored_state = None
         events = [*((seq, data) for _, seq, data in self._written), *self._pending]
         self._written.clear()
         self._written_size = 0

@@ -36,6 +36,7 @@ from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_protocol import RunState
 from streamtools.serving.redis_server import FIRST_RETRY_S, LAST_RETRY_S, RedisMessages, RedisServer, milliseconds
 from streamtools.serving.run import Run
+from streamtools.serving.stored_vault import dump
 from streamtools.tools.redis_client import Word
 
 log = Logger(__name__)
@@ -169,6 +170,7 @@ class RedisProcess:
             for run in runs:
                 if run.needs_check:
                     await self._reclaim(run)
+                await self.write_vault(run)
             await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
             async with anyio.create_task_group() as group:
                 for run in runs:
@@ -176,6 +178,13 @@ class RedisProcess:
                         group.start_soon(self._release if run.is_released else self._write_end, run)
         finally:
             self._dirty |= {run.key: run for run in runs if run.is_dirty}
+
+    async def write_vault(self, run: LeasedRun) -> None:
+        """Store the values of the vault of a run, if there are new ones."""
+        if run.vault is not None and (state := run.vault.state) != run.stored_state:
+            keys, data = self.server.keys.of_run(run.key), dump(run.vault, self._settings.cipher)
+            await self.server.run_script(scripts.STORE_VAULT, (keys.meta, keys.vault), run.token, data)
+            run.stored_state = state
 
     async def _append(self, batches: list[tuple[LeasedRun, list[tuple[int, bytes]]]]) -> None:
         if not batches:
@@ -204,8 +213,8 @@ class RedisProcess:
     async def _release(self, run: LeasedRun) -> None:
         """End the lease of a run, so that another process can claim the run. Stop the run in this process."""
         keys = self.server.keys
-        log, meta, _ = keys.of_run(run.key)
-        names = (log, meta, keys.running, keys.released)
+        log, meta, _, vault = keys.of_run(run.key)
+        names = (log, meta, vault, keys.running, keys.released)
         await self.server.run_script(scripts.RELEASE, names, run.token, milliseconds(self._settings.keep), run.key)
         self.remove_run(run)
         run.fence()
@@ -369,7 +378,7 @@ class RedisProcess:
             known = [(run.token, run.written) for run in runs]  # the state before the renewal
             lease_until = anyio.current_time() + self._settings.lease
             for run in runs:
-                names += self.server.keys.of_run(run.key)
+                names += self.server.keys.of_run(run.key)[:3]
                 args += (run.token, run.key)
             replies = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
             for run, (token, written), (last, is_read) in zip(runs, known, replies, strict=True):

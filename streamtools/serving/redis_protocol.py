@@ -45,7 +45,8 @@ from streamtools.serving.run import chain_of
 
 
 class RunKeys(NamedTuple):
-    """The Redis keys of one run: a stream of events, a hash, and a key that exists while other processes read the run.
+    """The Redis keys of one run: a stream of events, a hash, a key that exists while other processes read the run, and
+    the values of its vault.
 
     The fields of `meta` are `token`, `claim_seq`, `crashes`, `conversation`, `note`, `copied`, `trace`, `stop` (if a
     user has stopped the run), `decision:<call id>`, and `ended`.
@@ -54,6 +55,7 @@ class RunKeys(NamedTuple):
     log: str
     meta: str
     readers: str
+    vault: str
 
 
 class OwnerKeys(NamedTuple):
@@ -87,7 +89,7 @@ class Keys:
     def of_run(self, key: str) -> RunKeys:
         """Return the keys of the run with this `log_key`."""
         stem = f"{self._prefix}:{{{key}}}:"
-        return RunKeys(stem + "log", stem + "meta", stem + "readers")
+        return RunKeys(stem + "log", stem + "meta", stem + "readers", stem + "vault")
 
     def of_owner(self, owner: str) -> OwnerKeys:
         stem = f"{self._prefix}:{{{log_key(owner, '')}}}:"
@@ -96,13 +98,14 @@ class Keys:
     def changed_by(self, owner: str, run_id: str) -> list[str]:
         """Return the keys that the scripts BEGIN, CLAIM and END use for a run.
 
-        The first keys are `running` and the keys of the user. The log and the meta of the run follow. The log and the
-        meta of each run that it continues are last.
+        The first keys are `running` and the keys of the user. The log and the meta of the run follow, and the log and
+        the meta of each run that it continues. The keys of the vaults of all these runs are last.
         """
         names = [self.running, *self.of_owner(owner)]
-        for each in reversed(chain_of(run_id)):
-            names += self.of_run(log_key(owner, each))[:2]
-        return names
+        runs = [self.of_run(log_key(owner, each)) for each in reversed(chain_of(run_id))]
+        for run in runs:
+            names += run[:2]
+        return names + [run.vault for run in runs]
 
 
 class RunState(NamedTuple):
@@ -256,6 +259,11 @@ If the run is unknown, or a passed token is not the token of the run, the script
 return.
 """
 
+STORE_VAULT = """
+if redis.call('HGET', KEYS[1], 'token') == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2], 'KEEPTTL') end
+"""
+"""Stores the values of the vault of a run. `KEYS`: meta, vault. `ARGV`: token, the values."""
+
 RENEW = (
     _NOW
     + _LAST
@@ -313,8 +321,7 @@ local last = last_of(log)
 epoch = epoch + 1
 redis.call('HSET', meta, 'token', epoch .. ':' .. process, 'claim_seq', last)
 redis.call('ZADD', running, now + lease, key)
-redis.call('PERSIST', log)
-redis.call('PERSIST', meta)
+for i = 6, #KEYS do redis.call('PERSIST', KEYS[i]) end
 return {epoch, last, redis.call('HINCRBY', meta, 'crashes', crashed), silence, crashed}
 """
 )
@@ -332,19 +339,20 @@ run id, and the current epoch if the calling process drives the run, otherwise `
 RELEASE = (
     _NOW
     + """
-local log, meta, running, released = unpack(KEYS)
+local log, meta, vault, running, released = unpack(KEYS)
 local token, keep, key = unpack(ARGV)
 if redis.call('HGET', meta, 'token') ~= token then return end
 redis.call('HSET', meta, 'token', string.match(token, '^%d+:'))
 redis.call('ZADD', running, now, key)
 redis.call('PEXPIRE', log, keep)
 redis.call('PEXPIRE', meta, keep)
+redis.call('PEXPIRE', vault, keep)
 redis.call('XADD', released, 'MAXLEN', '~', 1000, '*', 'key', key)
 """
 )
 """Hands a run over: ends its lease, and tells all processes that they can claim it.
 
-`KEYS`: log, meta, running, released. `ARGV`: token, milliseconds until the keys expire, key of the run.
+`KEYS`: log, meta, vault, running, released. `ARGV`: token, milliseconds until the keys expire, key of the run.
 """
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"

@@ -6,12 +6,13 @@ fetches these from the log on the server. So no events are kept in memory for sl
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from streamtools.errors import RunNotFound
 from streamtools.events import Done, UIEvent
 from streamtools.serving.event_log import resync
 from streamtools.serving.redis_process import RedisProcess
+from streamtools.serving.stored_vault import VaultReader
 
 
 async def read_run(
@@ -26,7 +27,7 @@ async def read_run(
         raise RunNotFound("This run does not exist, or is no longer kept.")
     if state.is_over and after == state.last:
         return
-    feed = process.follow(key, state)
+    feed, values = process.follow(key, state), VaultReader(process.server, key)
     try:
         losses = feed.losses
         needs_resync = not state.first - 1 <= after <= state.last
@@ -40,7 +41,7 @@ async def read_run(
             if needs_resync:
                 after, needs_resync = max(state.first - 1, 0), False
                 yield resync(after)
-            events = feed.after(after)
+            events: Sequence[UIEvent] | None = feed.after(after)
             if events is None and after < feed.last:
                 events = await process.fetch(key, after)
                 if not events and not (await process.server.run_state(key)).epoch:  # the run was deleted
@@ -51,6 +52,7 @@ async def read_run(
                 continue
             if events[0].seq > after + 1:  # the events between were dropped or never written
                 yield resync(events[0].seq - 1)
+            events = await values.restore_events(events)
             for event in events:
                 if type(event) is Done and before_done is not None:
                     await before_done()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -29,6 +29,14 @@ Each pause is twice as long as the previous pause, up to the longest.
 """
 
 
+class Cipher(Protocol):
+    """Encrypts the values of vaults, such as `cryptography.fernet.Fernet(key)`."""
+
+    def encrypt(self, data: bytes, /) -> bytes: ...
+
+    def decrypt(self, data: bytes, /) -> bytes: ...
+
+
 class StoreSettings(NamedTuple):
     """The settings that must be equal in all processes. `RedisStore` describes them."""
 
@@ -37,6 +45,7 @@ class StoreSettings(NamedTuple):
     keep: float
     max_events: int
     max_outage: float
+    cipher: Cipher | None = None
 
 
 class RedisServer:
@@ -74,7 +83,7 @@ class RedisServer:
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
         """Return the state of a run. Its field `written_by` is about the event `seq`, or about the last event."""
-        log, meta, _ = self.keys.of_run(key)
+        log, meta, *_ = self.keys.of_run(key)
         args = ("EVAL", scripts.STATE, 2, log, meta, "" if seq is None else seq)
         first, last, epoch, process_id, *others = await self.retry(*args, seconds=self.settings.max_outage)
         return RunState(first, last, epoch, process_id.decode(), *others)

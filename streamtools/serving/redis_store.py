@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -32,10 +32,11 @@ from streamtools.errors import (
     RunNotFound,
     TooManyRuns,
     check_function,
+    check_methods,
     check_number,
     described,
 )
-from streamtools.events import Call, Done, StepStart, UIEvent, Warning
+from streamtools.events import Call, Done, Partial, Reasoning, StepStart, Text, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.event_log import log_key, split_key
@@ -43,8 +44,9 @@ from streamtools.serving.journal import Journal
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import read_run
-from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
+from streamtools.serving.redis_server import Cipher, RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run, chain_of
+from streamtools.serving.stored_vault import VaultReader
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is_ending, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
@@ -93,6 +95,9 @@ class RedisStore(Checked):
     expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
     more. While the server does not answer, runs continue for `max_outage` seconds, and readers wait for the same time.
     All processes with the same `prefix` must use the same settings.
+
+    If the stream of a run has a `Vault`, the server gets placeholders instead of its values. The values have their own
+    key, and `vault_cipher` encrypts them. It is an object such as `cryptography.fernet.Fernet(key)`.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class RedisStore(Checked):
         ledger: CallLedger | None = None,
         recover: Recover | None = None,
         max_recoveries: int = 3,
+        vault_cipher: Cipher | None = None,
     ) -> None:
         for name, value in {"lease": lease, "keep": keep, "max_events": max_events, "max_outage": max_outage}.items():
             check_number(name, value)
@@ -115,7 +121,8 @@ class RedisStore(Checked):
             raise ValueError(f"`prefix` must not be empty or contain `{{`, got {prefix!r}.")
         self._servers = _by_name(servers)
         self._find_also = _by_name(find_also) if find_also else {}
-        self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
+        check_methods("vault_cipher", vault_cipher, "a cipher, such as Fernet(key)", "encrypt", optional=True)
+        self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage, vault_cipher)
         self._ledger = ledger
         check_number("max_recoveries", max_recoveries, 0, whole=True)
         check_function("recover", recover, "lost", optional=True)
@@ -207,8 +214,9 @@ class RedisStore(Checked):
         keys = process.server.keys
         leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.of_run(key).meta)
         names = keys.changed_by(run.owner, run.id)
+        leased.vault = run._vault
         args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
-        args += [run.conversation or "", "note", json.dumps(run.note), "copied", run._copied]
+        args += [run.conversation or "", "note", leased.hide(json.dumps(run.note).encode()), "copied", run._copied]
         status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
@@ -216,6 +224,8 @@ class RedisStore(Checked):
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         if status == b"full":
             raise TooManyRuns(f"This owner has reached max_per_owner={max_per_owner}. Wait for the end of a run.")
+        with suppress(Exception):  # otherwise, it is written with the first event
+            await process.write_vault(leased)
         process.add_run(leased)
         self._bind_lease(run, process, leased)
 
@@ -231,6 +241,7 @@ class RedisStore(Checked):
         """Bind a run to its lease, and give it a journal that writes to Redis."""
         leased.on_loss, leased.on_read, leased.is_driven = run._cancel, run._record_remote_reader, True
         leased.logs_first = self._recover is not None
+        leased.vault = run._vault or leased.vault
         run._journal = RedisJournal(self, run, process, leased)
         run._is_stored, run._outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
 
@@ -245,10 +256,11 @@ class RedisStore(Checked):
             )
             if token is not None:
                 name = conversation.decode() or None
-                run = RemoteRun(self, process, run_id, owner, conversation=name, note=json.loads(note))
+                run = RemoteRun(self, process, run_id, owner, conversation=name)
                 run._copied, run._trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
-                if run._load(result):
+                if await run.load_end(result):
                     run._mark_finished()
+                run.note = json.loads(await run._values.restore(note))
                 return run
         raise RunNotFound(f"There is no run {run_id[:64]!r}.")
 
@@ -303,7 +315,8 @@ class RedisStore(Checked):
                 with suppress(Exception):  # only callers in this process get the exception of the run
                     await run.wait()
             case "questions":
-                return {"questions": msgspec.to_builtins(await run.questions())}
+                questions = msgspec.json.encode(await run.questions())
+                return {"questions": msgspec.json.decode(cast("LeasedRun", run._journal.driven).hide(questions))}
             case "decide":
                 try:
                     await run.decide(message["call_id"], msgspec.convert(message["decision"], Decision))
@@ -334,13 +347,15 @@ class RedisStore(Checked):
                 recorded = {}
                 for each in chain_of(run_id):
                     recorded |= await entries_of(self._ledger, each)
-            events = list[UIEvent]()
+            events, values = list[UIEvent](), VaultReader(process.server, key)
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += page
+            events = [*await values.restore_events(events)]
+            leased.vault = values.vault
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
             run = await self.find(run_id, owner=owner)
             lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
-            lost = replace(lost, trace=run._trace, copied=run._copied)
+            lost = replace(lost, trace=run._trace, copied=run._copied, vault=leased.vault)
             if not run.stop_requested and await self._continue(process, leased, lost):
                 return
             closing, result = end_lost_run(run_id, events, recorded, None if run.stop_requested else PROCESS_ENDED)
@@ -349,7 +364,8 @@ class RedisStore(Checked):
             raise
         done = closing.pop()
         _add_events(process, leased, closing)
-        leased.final = done.seq, done.to_json().encode(), stored_result.dump(StoredEnd(result))
+        end = leased.hide(stored_result.dump(StoredEnd(result)))
+        leased.final = done.seq, leased.hide(done.to_json().encode()), end
         process.write_soon(leased)
 
     async def _continue(self, process: RedisProcess, leased: LeasedRun, lost: LostRun) -> bool:
@@ -466,7 +482,7 @@ def _report_takeover(
 
 def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]) -> None:
     for event in events:
-        leased.add(event.seq, event.to_json().encode())
+        leased.add(event.seq, leased.hide(event.to_json().encode()))
     process.write_soon(leased)
 
 
@@ -492,6 +508,7 @@ class RedisJournal(Journal):
         return read_run(self._process, key, after)
 
     def begin(self) -> None:
+        self._leased.vault = self._run._vault or self._leased.vault
         if self._run._trace:
             self._process.in_background(self._process.server.store, self.key, "trace", self._run._trace)
 
@@ -521,10 +538,10 @@ class RedisJournal(Journal):
             self._leased.is_released = True
             self._process.write_soon(self._leased)
             return
-        data = event.to_json().encode()
+        data = self._leased.hide(event.to_json().encode(), is_delta=isinstance(event, Text | Reasoning | Partial))
         if type(event) is Done:
             self._leased.keep = self._run._keep_for(self._process.server.settings.keep)
-            self._leased.final = event.seq, data, self._dump_result()
+            self._leased.final = event.seq, data, self._leased.hide(self._dump_result())
         else:
             self._leased.add(event.seq, data)
         self._process.write_soon(self._leased)
@@ -548,7 +565,8 @@ class RedisJournal(Journal):
         if not self._leased.is_fenced:
             return None
         run = self._run
-        remote = RemoteRun(self._store, self._process, run.id, run.owner, conversation=run.conversation, note=run.note)
+        remote = RemoteRun(self._store, self._process, run.id, run.owner, conversation=run.conversation)
+        remote.note = run.note
         with anyio.move_on_after(END_TIMEOUT_S):
             if (end := await remote.fetch_end()) is not None:
                 return end
@@ -561,14 +579,16 @@ class RemoteRun(Run):
     """A run that another process drives or has driven. The object is also the log from which its readers read."""
 
     def __init__(
-        self, store: RedisStore, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None, note: Any
+        self, store: RedisStore, process: RedisProcess, run_id: str, owner: str, *, conversation: str | None
     ) -> None:
-        super().__init__(None, run_id, owner, self, conversation=conversation, note=note, place=store)
+        super().__init__(None, run_id, owner, self, conversation=conversation, place=store)
         self._outlives_process = True
         self.stop_requested = False
         """Whether a user has stopped the run. The driving process may have died before it could stop the run."""
         self._process = process
         self._key = self._journal.key
+        self._values = VaultReader(process.server, self._key)
+        """Restores the values of a vault."""
         self._journal.readable.set()
         process.readers[self] = self._readers
 
@@ -576,10 +596,16 @@ class RemoteRun(Run):
         """Return a reader that fetches the result of the run before it returns `done`."""
         return read_run(self._process, key, after, self.fetch_end)
 
+    async def load_end(self, result: bytes | None) -> bool:
+        """Read the vault of the run, and set the end of the run from its stored form. Returns False without one."""
+        await self._values.read()
+        self._vault = self._values.vault
+        return self._load(await self._values.restore(result))
+
     async def fetch_end(self) -> StoredEnd | None:
         """Return the end of the run; None if it is not stored, or the server does not answer."""
         try:
-            is_stored = self.ended or self._load(await self._process.server.read_result(self._key))
+            is_stored = self.ended or await self.load_end(await self._process.server.read_result(self._key))
         except Exception as error:
             log.debug("end_not_read", **loggable(error))
             return None
@@ -593,7 +619,7 @@ class RemoteRun(Run):
             if not state.is_over:
                 async for _ in read_run(self._process, self._key, state.last):
                     pass
-            if self._load(await self._process.server.read_result(self._key)):
+            if await self.load_end(await self._process.server.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
                 self._mark_finished()
@@ -619,16 +645,17 @@ class RemoteRun(Run):
     async def questions(self) -> list[Question]:
         answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, {"kind": "questions"})
         if answer.get("over"):
-            self._load(await self._process.server.read_result(self._key))
+            await self.load_end(await self._process.server.read_result(self._key))
             return await super().questions()
-        return msgspec.convert(answer["questions"], list[Question])
+        written = await self._values.restore(msgspec.json.encode(answer["questions"]))
+        return msgspec.json.decode(written, type=list[Question])
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         decision = read_decision(call_id, decision)
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, request)
         if answer.get("over"):
-            self._load(await self._process.server.read_result(self._key))
+            await self.load_end(await self._process.server.read_result(self._key))
             await super().decide(call_id, decision)
         elif "refused" in answer:
             raise DecisionRefused(answer["refused"])

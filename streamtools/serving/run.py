@@ -102,6 +102,8 @@ class Run(AsyncOnly, Checked, Decidable):
         """Writes the events. A Redis store replaces it before `_drive`."""
         self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
+        self._vault = getattr(stream, "_vault", None)
+        """The `Vault` of the stream, or None."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._final = StoredEnd(TurnResult())  # complete after the run has ended
@@ -292,7 +294,8 @@ class Run(AsyncOnly, Checked, Decidable):
                     if not (type(event) is Warning and event.code == Code.RESYNC):
                         events.append(event)
         copied = events[length - 1].seq if length else 0
-        return LostRun(self.next_id, self.owner, self.conversation, self.note, 0, events[:length], copied=copied)
+        lost = LostRun(self.next_id, self.owner, self.conversation, self.note, 0, events[:length], copied=copied)
+        return replace(lost, vault=self._vault)
 
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
@@ -391,6 +394,7 @@ class Run(AsyncOnly, Checked, Decidable):
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
         self._trace = getattr(events, "_trace", "")
+        self._vault = getattr(events, "_vault", self._vault)
         self._journal.begin()
         # A log that is not in memory may have readers in other processes, which this process does not know.
         if isinstance(self._journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):

@@ -9,7 +9,7 @@ calls, the continuation is not started again, but ends with an error.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from streamtools.errors import ClosedError, RunNotFound
 from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
+from streamtools.rules.vault import Vault
 from streamtools.serving.event_log import MemoryEventLog, MemoryReader
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
@@ -42,13 +43,15 @@ class StoredRun(msgspec.Struct, frozen=True):
     """The data of an ended run that the ledger stores, besides the owner, the id and the conversation.
 
     `end` is the JSON of its result, its suspension and its history. `events` has the JSON of each event, with `done`.
-    `copied` is the `seq` of the last event that was copied from the waiting run, or 0.
+    `vault_state` is the `state` of its vault, if it has one. `copied` is the `seq` of the last event that was copied
+    from the waiting run, or 0.
     """
 
     note: Any
     end: str
     events: list[str]
     copied: int
+    vault_state: Mapping[str, Any] | None = None
 
 
 class WaitingRuns:
@@ -74,6 +77,7 @@ class WaitingRuns:
             log.add(run._journal.key, read_ui_event(event))
         run._load(stored.end.encode())
         run._copied, run._is_stored = stored.copied, True
+        run._vault = None if stored.vault_state is None else Vault(state=stored.vault_state)
         run._mark_finished()
         return run
 
@@ -107,7 +111,9 @@ class WaitingRuns:
 
     async def _store(self, run: Run, events: Sequence[UIEvent]) -> bool:
         """Store an ended run with all its events. Returns False if it is not stored."""
-        stored = StoredRun(run.note, run._dump().decode(), [event.to_json() for event in events], run._copied)
+        written = [event.to_json() for event in events]
+        vault_state = None if run._vault is None else run._vault.state
+        stored = StoredRun(run.note, run._dump().decode(), written, run._copied, vault_state)
         data, keep = msgspec.json.encode(stored), run._keep_for(self._keep)
         return await self._ledger.save_run(run.owner, run.id, run.conversation, data, keep, self._holder)
 

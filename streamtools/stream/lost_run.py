@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -21,6 +21,9 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import Entry, call_key
 
+if TYPE_CHECKING:  # few runs have a vault
+    from streamtools.rules.vault import Vault
+
 PROCESS_ENDED = "the process of the run ended"
 
 
@@ -31,7 +34,8 @@ class LostRun:
     `attempt` is the number of its processes that have crashed. `events` are the events in its log. If the run continues
     a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` maps the key of
     each call of the run to its entry in the ledger. `decisions` maps call ids to decisions. `trace` is the W3C
-    `traceparent` of the run in its first process, or empty. The other attributes are those of the `Run`.
+    `traceparent` of the run in its first process, or empty. `vault` is the vault of the run, whose values the chat
+    loads; None if the run has no vault. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -44,6 +48,7 @@ class LostRun:
     decisions: Mapping[str, Decision] = field(default_factory=dict, repr=False)
     trace: str = ""
     copied: int = 0
+    vault: Vault | None = None
 
     @property
     def last(self) -> int:

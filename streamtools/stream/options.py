@@ -20,6 +20,7 @@ from streamtools.typed import OutputType
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
     from streamtools.rules.vault import Vault
+    from streamtools.stream.lost_run import LostRun
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
@@ -83,6 +84,13 @@ class TextOptions(Checked):
 
             check_kind("vault", self.vault, Vault)
         check_kind("judge", self.judge, TextJudge, optional=True)
+
+    def load_vault(self, earlier: LostRun | None) -> None:
+        """Load the values of an earlier process of the run. Raises ValueError if only that process had a vault."""
+        if earlier is not None and earlier.vault is not None:
+            if self.vault is None:
+                raise ValueError("The run has a vault: write text=TextOptions(vault=…), with the rules of that vault.")
+            self.vault.load(earlier.vault.state)
 
 
 @dataclass(frozen=True)

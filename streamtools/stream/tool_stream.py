@@ -29,7 +29,7 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names, check_word
 from streamtools.events import LARGE, Partial, Progress, Text, UIEvent, explain_attribute, weigh
 from streamtools.json_values import Draft, compact
-from streamtools.logs import Logger, own_reason
+from streamtools.logs import HIDE, Logger, own_reason
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import GUARD, StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
@@ -154,6 +154,10 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)
         self._is_typed = typed_answer.type is not None
+        log: LostRun | None = getattr(resume, "_next_log", None)  # `Runs` sets it
+        text.load_vault(log)
+        self._vault = text.vault
+        """The vault of `text`, or None."""
         registry = ToolRegistry.of(tools if tools is not None else ())
         choice = parse_choice(tool_choice)
         check_choice(choice, registry.names, eager=runner.execute == "eager")
@@ -210,7 +214,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         if resumed is not None:
             calls = resumed.suspension.calls
             collector.resume(calls)
-            log: LostRun | None = getattr(resume, "_next_log", None)  # `Runs` sets it
             if log is not None and log.events:
                 self._run.restore(LoggedRun.of_decided(log.events, log.copied, calls), log)
             else:
@@ -374,6 +377,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
+        if self._run.machine.hide is not None:
+            HIDE.set(self._run.machine.hide)
         with self._run.open():
             self._tasks.start_soon(self._drive, self._scope)
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,6 +229,19 @@ class Contact:
     name: str
 
 
+async def test_requests_are_written_in_a_thread() -> None:
+    """Finders may be slow."""
+    threads: set[int] = set()
+
+    def find(text: str) -> list[str]:
+        threads.add(threading.get_ident())
+        return []
+
+    await chat(models.ScriptedModel(["Yes."]), ASK, text=TextOptions(vault=Vault(finders={"person": find})))
+    assert threads
+    assert threading.get_ident() not in threads
+
+
 async def test_typed_values_are_restored_before_validation() -> None:
     """Also values with characters that JSON escapes."""
     vault = Vault([rules.email()], finders={"person": lambda text: ['Bo "B" Ek'] if "Ek" in text else []})
@@ -339,9 +353,16 @@ async def test_rules_and_the_judge_see_values() -> None:
     assert [event.call.arguments["to"] for event in told if isinstance(event, events.Executed)] == ["ann@….org"]
 
 
-async def test_spans_and_recordings_contain_placeholders(tmp_path: Path) -> None:
-    """With the content of messages, arguments and results in spans."""
-    _, send = mails()
+async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the content of messages, arguments and results in spans, and the exceptions of tools."""
+
+    def send(to: str, text: str) -> None:
+        """Send a mail."""
+        try:
+            raise ExceptionGroup(f"failed for {to}", [LookupError(f"no mailbox {text}"), ValueError(BO)])
+        except ExceptionGroup as group:
+            raise RuntimeError(f"not sent to {to}") from group
+
     first = [chunk({"content": f"I write to <EMAIL_1>. {IN_TEXT}"}), chunk(finish="stop"), DONE]
     file = tmp_path / "mail.jsonl"
     with collecting(content=True) as collected:
@@ -352,9 +373,11 @@ async def test_spans_and_recordings_contain_placeholders(tmp_path: Path) -> None
             async with httpx.AsyncClient(transport=transport) as client:
                 model = models.OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False, client=client)
                 await chat(model, ASK, tools=[send], dialects=["hash_marker"], text=TextOptions(vault=new_vault()))
-        told = [json.dumps(dict(span.attributes or {}), default=str) for span in collected.spans]
-    recorded = file.read_text()
-    for text in (*told, recorded):
+        told = [span.to_json() for span in collected.spans]
+    recorded, logged = file.read_text(), caplog.text
+    assert all("RuntimeError: not sent to <EMAIL_1>" in text for text in (logged, str(told)))
+    assert "LookupError: no mailbox Dear <EMAIL_1>" in logged
+    for text in (*told, recorded, logged):
         assert ANN not in text
         assert BO not in text
     assert "<EMAIL_1>" in recorded
@@ -373,13 +396,7 @@ def skips_results(patch: pytest.MonkeyPatch) -> None:
 
 def sends_values(patch: pytest.MonkeyPatch) -> None:
     """Send requests unchanged."""
-    init = Reply.__init__
-
-    def unchanged(reply: Reply, model: Any, ask: Any, before: Any = ()) -> None:
-        init(reply, model, ask, before)
-        reply._ask = ask
-
-    patch.setattr(Reply, "__init__", unchanged)
+    patch.setattr(Reply, "_hide", lambda reply: None)
 
 
 def runs_tools_with_placeholders(patch: pytest.MonkeyPatch) -> None:

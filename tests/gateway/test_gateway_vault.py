@@ -16,7 +16,8 @@ from streamtools import rules
 from streamtools.gateway import FallbackUpstream, ToolCallTransport, answer, exchange
 from streamtools.gateway.service import app
 from streamtools.history import read_messages, write_messages
-from streamtools.rules import Restorer, Vault
+from streamtools.rules import Vault
+from streamtools.rules.matcher import Matcher, replace_matches
 from tests.support.cases import cases, together
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream
@@ -131,15 +132,15 @@ def test_a_conversation_keeps_its_placeholders(client: str) -> None:
 
 
 def test_only_a_live_prefix_is_pending() -> None:
-    """As in a `Restorer`. The encoder also buffers white space."""
+    """As in the rule. The encoder also buffers white space."""
     vault = VAULT.empty()
     vault.replace(f"{ANN} {BO} {CY}")
-    restorer = Restorer(vault)
+    matcher = Matcher([vault.rule()])
     begun = begin("openai", asked("openai"), mode="native", vault=VAULT)
     begun.begin(200, [("content-type", "text/event-stream")])
     expected = shown = ""
     for character in "a < b, <EMAIL_x, <EMAIL_2> \\<EMAIL\\_3\\> &lt;b <EMAILS>":
-        expected += restorer.feed(character)
+        expected += replace_matches(matcher.feed(character))
         shown += "".join(delta_of(begun.feed(chunk({"content": character}))))
         assert shown == expected.rstrip()
     assert shown.startswith(f"a < b, <EMAIL_x, {BO} {CY} &lt;b")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamtools import rules
 from streamtools.rules import Vault
 from streamtools.rules import vault as vault_module
+from streamtools.rules.matcher import Matcher, replace_matches
 from streamtools.testing.laws import cut
 from tests.support.bounds import calls_made
 from tests.support.cases import together
@@ -34,8 +35,8 @@ def new_vault(placeholder: str = "<{kind}_{n}>", state: dict[str, object] | None
 
 
 def restored(vault: Vault, pieces: list[str]) -> str:
-    restorer = rules.Restorer(vault)
-    return "".join([*map(restorer.feed, pieces), restorer.close()])
+    matcher = Matcher([vault.rule()])
+    return "".join(map(replace_matches, [*map(matcher.feed, pieces), matcher.close()]))
 
 
 @given(st.lists(texts, min_size=1, max_size=3), places, forms)
@@ -78,11 +79,11 @@ ENDS |= {end + last for kind in KINDS for end in (f"{kind}_1"[at:] for at in ran
 def test_the_buffered_text_may_become_a_placeholder(text: str, before: str) -> None:
     """And nothing else is buffered."""
     vault = new_vault()
-    restorer = rules.Restorer(vault)
-    shown = "".join(map(restorer.feed, before + text))
+    matcher = Matcher([vault.rule()])
+    shown = "".join(replace_matches(matcher.feed(character)) for character in before + text)
 
-    assert shown + restorer.pending == before + text
-    assert not restorer.pending or any(vault._form.fullmatch(restorer.pending + end) for end in ENDS)
+    assert shown + matcher.pending == before + text
+    assert not matcher.pending or any(vault._form.fullmatch(matcher.pending + end) for end in ENDS)
 
 
 @together(
@@ -128,6 +129,33 @@ def test_a_value_has_one_placeholder() -> None:
     assert vault.restore("<PERSON_2> <EMAIL_2>") == "Anns ann%40example.org"
 
 
+@together(
+    ("text", "sent"),
+    [
+        ("Ann Lee Smith Co.", "<PERSON_6>."),
+        ("Lee Smith", "<PERSON_2>"),
+        ("jo-annette", "<PERSON_6>"),
+        ("Lee Smith, Ann Lee", "<PERSON_2>, <PERSON_1>"),
+        ("Ann Lee Lee", "<PERSON_1> Lee"),
+    ],
+)
+def test_values_that_overlap_are_replaced_completely(text: str, sent: str) -> None:
+    """Also values of which no finder and no rule finds the second."""
+    names = ["Ann Lee", "Lee Smith", "Smith Co", "jo-an", "annette"]
+    vault = Vault(state={"values": {"person": names}})
+
+    assert vault.replace(text) == sent
+    assert vault.restore(sent) == text
+
+
+def test_a_state_replaces_all_values() -> None:
+    vault = new_vault()
+    vault.learn("ann@example.org, bo@example.com")
+    vault.load({"values": {"email": ["cy@example.net"]}})
+
+    assert vault.restore("<EMAIL_1> <EMAIL_2>") == "cy@example.net <EMAIL_2>"
+
+
 def test_text_of_the_model_keeps_its_placeholders() -> None:
     vault = new_vault()
     vault.replace("ann@example.org")
@@ -154,7 +182,7 @@ def test_a_wrong_option_is_refused(options: dict[str, object], why: str) -> None
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("unit", ["ann@example.org ", "<EMAIL_1> ", "<<<", "\\<EMAIL\\_", "Ann ", "a"])
+@pytest.mark.parametrize("unit", ["ann@example.org ", "<EMAIL_1> ", "<<<", "\\<EMAIL\\_", "Ann ", "a", "Ann Lee Ek "])
 def test_twice_the_text_is_twice_the_work(unit: str) -> None:
     def work(count: int) -> int:
         vault = new_vault()
@@ -186,12 +214,6 @@ def takes_a_backslash(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Vault, "_read_form", wider)
 
 
-def restores_each_piece(patch: pytest.MonkeyPatch) -> None:
-    """Buffer nothing."""
-    feed = rules.Restorer.feed
-    patch.setattr(rules.Restorer, "feed", lambda restorer, text: feed(restorer, text) + restorer.close())
-
-
 def overlaps(patch: pytest.MonkeyPatch) -> None:
     """Replace only the first of two values that overlap."""
 
@@ -204,7 +226,12 @@ def overlaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vault_module, "_joined", joined)
 
 
-FAULTS = [forgets_the_escape, takes_a_backslash, restores_each_piece, overlaps]
+def ignores_overlaps(patch: pytest.MonkeyPatch) -> None:
+    """Do not search for values inside of other values."""
+    patch.setattr(Vault, "_end_of_value", lambda vault, text, begin: 0)
+
+
+FAULTS = [forgets_the_escape, takes_a_backslash, overlaps, ignores_overlaps]
 
 
 @pytest.mark.parametrize("plant", FAULTS)
@@ -219,6 +246,7 @@ def test_a_planted_fault_is_caught(
         for text in several:
             assert restored(vault, list(vault.replace(text))) == text
         assert vault.replace("x ann@example.org") == "<OTHER_2>"
+        assert Vault(state={"values": {"name": ["Ann Lee", "Lee Ek"]}}).replace("Ann Lee Ek") == "<NAME_3>"
 
     check()
     plant(monkeypatch)

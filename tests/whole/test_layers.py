@@ -57,7 +57,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "loading", "machine"},
     "serving": {
-        *("errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs", "sources.read_pace")
+        *("errors", "logs", "observing", "events", "json_values", "rules", "tools", "stream", "outputs"),
+        "sources.read_pace",
     },
     "outputs.asgi": {"loading", "serving"},
     "gateway": {
@@ -155,6 +156,7 @@ RIM = {
     "conversation.stored_response",
     "loading",  # explains wrong imports
     "logs",  # finds the structlog that the application has imported
+    "rules.vault",  # has a lock, because a chat replaces values in a thread
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
     *("sources.transport", "sources.read_pace"),

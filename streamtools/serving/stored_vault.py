@@ -1,0 +1,93 @@
+"""Hides the values of a vault in the data of a run on Redis, and restores them when the data is read.
+
+A run on Redis contains placeholders. `LeasedRun.hide` writes them into each event, the result and the note of the run.
+The values have their own key. They are written before the events that need them, and deleted with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from streamtools.events import UIEvent, read_ui_event
+from streamtools.json_values import compact, with_texts
+from streamtools.rules.vault import QUOTED, Vault
+from streamtools.serving.redis_server import Cipher, RedisServer
+
+Data = TypeVar("Data", bytes, bytes | None)
+
+
+class StoredVault(Vault):
+    """The vault of a run of another process. It has no rules, so it hides each text completely."""
+
+    def replace(self, text: str, **options: Any) -> str:
+        return self._add(QUOTED, text)
+
+    def value_of(self, placeholder: str) -> str:
+        """Return the value of a placeholder. Raises LookupError if it is unknown."""
+        if (value := super().value_of(placeholder)) is None:
+            raise LookupError(placeholder)
+        return value
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return the names and the constants in the JSON of events. They are not hidden, so that events can be read."""
+    return frozenset(re.findall('"([^"]*)"', json.dumps(msgspec.json.schema(UIEvent))))
+
+
+def hide(vault: Vault, data: bytes, *, is_delta: bool) -> bytes:
+    """Return JSON with placeholders instead of values.
+
+    Finders are too slow for each delta. The next request passes the complete text to them.
+    """
+    words, replace = _words(), vault.replace_known if is_delta else vault.replace
+    hidden = with_texts(json.loads(data), lambda text: text if text in words else replace(text))
+    return compact(hidden).encode()
+
+
+def dump(vault: Vault, cipher: Cipher | None) -> bytes:
+    """Return the values of a vault, encrypted if there is a cipher."""
+    data = compact({"placeholder": vault.placeholder, **vault.state}).encode()
+    return data if cipher is None else cipher.encrypt(data)
+
+
+class VaultReader:
+    """Restores values in the stored data of a run. It reads the values again if the run has new ones."""
+
+    def __init__(self, server: RedisServer, key: str) -> None:
+        self.vault: StoredVault | None = None
+        self._server, self._key = server, key
+        self._was_read = False
+
+    async def read(self) -> None:
+        """Read the values from the server."""
+        server, cipher = self._server, self._server.settings.cipher
+        data = await server.retry("GET", server.keys.of_run(self._key).vault, seconds=server.settings.max_outage)
+        if data is not None:
+            stored = json.loads(data if cipher is None else cipher.decrypt(data))
+            self.vault = StoredVault(placeholder=stored["placeholder"], state=stored)
+
+    async def restore(self, data: Data) -> Data:
+        """Return JSON with values instead of placeholders."""
+        if data is None or self.vault is None:
+            return data
+        with suppress(LookupError):
+            return compact(with_texts(json.loads(data), self.vault.restore)).encode()
+        await self.read()
+        return compact(with_texts(json.loads(data), self.vault.restore)).encode()
+
+    async def restore_events(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Return events with values instead of placeholders."""
+        if not self._was_read:  # the server has the vault of a run before its first event
+            self._was_read = True
+            await self.read()
+        if self.vault is None:
+            return events
+        return [read_ui_event(await self.restore(event.to_json().encode())) for event in events]

@@ -1,0 +1,219 @@
+"""Runs whose chat has a vault: readers of all processes get values, and the store has placeholders."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import ApprovalOptions, RunnerOptions, TextOptions, Tool, chat, rules
+from streamtools.conversation import ScriptedModel
+from streamtools.events import NativeToolCall
+from streamtools.outputs import validate
+from streamtools.rules import Vault
+from streamtools.runs import LostRun, RedisStore, Run, Runs
+from streamtools.serving.leased_run import LeasedRun
+from streamtools.tools import MemoryLedger, SQLiteLedger
+from streamtools.tools.redis_client import open_client
+from tests.chat.test_continued_chat import Interruptible, text_of
+from tests.serving.test_recovery import Site, is_last
+from tests.support.redis_server import RedisServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+ANN, BO, CY = "ann@example.org", "bo@example.com", "cy@example.net"
+ASK = [{"role": "user", "content": f"Write to {ANN}."}]
+CALL = NativeToolCall("c1", "send", {"to": "<EMAIL_2>"}, "c1")
+ANSWERS: list[list[Any]] = [["I write to <EMAIL_2>. ", CALL], ["Sent to <EMAIL_2>, and a copy to <EMAIL_3>."]]
+TEXT = f"I write to {ANN}. Sent to {ANN}, and a copy to {BO}."
+
+
+class Reversed:
+    """A cipher."""
+
+    def encrypt(self, data: bytes, /) -> bytes:
+        return base64.b64encode(data)[::-1]
+
+    def decrypt(self, data: bytes, /) -> bytes:
+        return base64.b64decode(data[::-1])
+
+
+class Desk:
+    """Makes chats. Each has a new vault. The first vault already knows Cy, so that its state matters."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.asked: list[str] = []
+        self.ledger: Any = MemoryLedger()
+
+    def send(self, to: str) -> dict[str, str]:
+        """Send a mail."""
+        self.sent.append(to)
+        return {"copy": BO}
+
+    def options(self, *known: str, **more: Any) -> dict[str, Any]:
+        vault = Vault([rules.email()])
+        for value in known:
+            vault.learn(value)
+        send = Tool(self.send, requires_approval=more.pop("asks", False))
+        return {"tools": [send], "text": TextOptions(vault=vault), "runner": RunnerOptions(ledger=self.ledger), **more}
+
+    def chat(self, most: float = math.inf, continue_from: LostRun | None = None) -> Any:
+        desk = self
+
+        class Model(Interruptible):
+            def stream(self, ask: Any) -> Any:
+                desk.asked.append(repr(ask))
+                return super().stream(ask)
+
+        known = [] if continue_from else [CY]
+        return chat(Model(ANSWERS, "vllm", most=most), ASK, continue_from=continue_from, **self.options(*known))
+
+    def check(self) -> None:
+        """No request has a value, and each mail was sent once."""
+        assert [ANN] == self.sent
+        assert not [text for text in self.asked if ANN in text or BO in text]
+
+
+async def stored(server: RedisServer, prefix: str) -> dict[str, str]:
+    """Return all data on the server, by key."""
+    reads: dict[bytes, list[Any]] = {
+        b"hash": ["HGETALL"],
+        b"stream": ["XRANGE", "-", "+"],
+        b"set": ["SMEMBERS"],
+        b"string": ["GET"],
+    }
+    found = {}
+    async with open_client(server.url) as client:
+        for name in await client.execute("KEYS", f"{prefix}:*"):
+            command, *more = reads.get(await client.execute("TYPE", name), ["ZRANGE", 0, -1])
+            found[name.decode()] = repr(await client.execute(command, name, *more))
+    return found
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("most", [2, 6, 10, math.inf])
+async def test_a_run_that_is_taken_over(server: RedisServer, prefix: str, most: float) -> None:
+    """Its next process has the same placeholders. No key has a value, and all are deleted with the run."""
+    desk = Desk()
+    site = Site(server, prefix, desk.chat, vault_cipher=Reversed())
+    async with site.processes() as (here, there):
+        run = await here.start(desk.chat(most), owner="ann", note=ASK)
+        found = await there.find(run.id, owner="ann")
+        assert ASK == found.note
+        events = []
+        with anyio.fail_after(20):
+            async for event in found.attach():
+                events.append(event)
+                if most < math.inf and not site.losses and await is_last(event, run):
+                    site.cut.cut()
+        site.cut.restore()
+        validate(events)
+        assert TEXT == text_of(events) == (await found.wait()).text
+        again = await there.find(run.id, owner="ann")
+        assert events == [event async for event in again.attach()] == [event async for event in run.attach()]
+        kept = await stored(server, prefix)
+        assert "<EMAIL_2>" in str(kept)
+        assert 1 == sum(name.endswith(":vault") for name in kept)
+        assert not [name for name, data in kept.items() if ANN in data or BO in data]
+        assert all(ANN in json.dumps([lost.note, *(event.to_json() for event in lost.events)]) for lost in site.losses)
+        desk.check()
+        await there.forget(run.id, owner="ann")
+        assert not [name for name in await stored(server, prefix) if name.endswith(("vault", "log", "meta"))]
+
+
+async def test_a_chat_without_a_vault_does_not_continue_the_run() -> None:
+    """It would send the values."""
+    lost = LostRun("r", "ann", None, None, 1, [], vault=Vault(state={"values": {"email": [ANN]}}))
+    with pytest.raises(ValueError, match="The run has a vault: write text=TextOptions"):
+        chat(ScriptedModel([]), ASK, continue_from=lost)
+
+
+def decide_in(desk: Desk) -> tuple[Any, Callable[[Run], Any], ScriptedModel]:
+    """Return a chat that waits, the function that continues it, and the model of the continuation."""
+    model = ScriptedModel([ANSWERS[1][0]])
+    first = chat(ScriptedModel([ANSWERS[0]]), ASK, **desk.options(CY, asks=True))
+    return first, lambda run: chat(model, run.history, resume=run, **desk.options(asks=True)), model
+
+
+async def decided(first: Runs, second: Runs, desk: Desk, made: Any, model: ScriptedModel) -> None:
+    """Start a run in the first process, and decide in the second."""
+    run = await first.start(made, owner="ann", note=ASK)
+    await run.wait()
+    found = await second.find(run.id, owner="ann")
+    assert found.suspension is not None
+    assert [{"to": ANN}] == [call.arguments for call in found.suspension.calls]
+    following = await second.decide(run.id, found.suspension.calls[0].id, True, owner="ann")
+    assert TEXT == text_of([event async for event in following.attach()])
+    desk.asked += map(repr, model.asks)
+    desk.check()
+
+
+@pytest.mark.servers
+async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str) -> None:
+    """Another process decides and continues it."""
+    desk = Desk()
+    made, resume, model = decide_in(desk)
+    stores = [RedisStore(server.url, prefix=prefix, vault_cipher=Reversed()) for _ in range(2)]
+    async with Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
+        await decided(here, there, desk, made, model)
+        kept = await stored(server, prefix)
+        assert not [name for name, data in kept.items() if ANN in data or BO in data]
+
+
+async def test_a_waiting_run_in_a_database(tmp_path: Path) -> None:
+    """Another process decides and continues it. The ledger has the values."""
+    desk = Desk()
+    desk.ledger = SQLiteLedger(tmp_path / "ledger.db")
+    made, resume, model = decide_in(desk)
+    async with Runs(resume=resume, ledger=desk.ledger) as here, Runs(resume=resume, ledger=desk.ledger) as there:
+        await decided(here, there, desk, made, model)
+
+
+@pytest.mark.servers
+async def test_questions_of_another_process(server: RedisServer, prefix: str) -> None:
+    """The messages between the processes have placeholders."""
+    desk = Desk()
+    made = chat(
+        ScriptedModel([ANSWERS[0], ANSWERS[1][0]]),
+        ASK,
+        **desk.options(CY, asks=True, approvals=ApprovalOptions(ask="now")),
+    )
+    stores = [RedisStore(server.url, prefix=prefix, vault_cipher=Reversed()) for _ in range(2)]
+    async with Runs(stores[0]) as here, Runs(stores[1]) as there:
+        run = await here.start(made, owner="ann")
+        found = await there.find(run.id, owner="ann")
+        async for event in found.attach():
+            if event.type == "approval-requested":
+                (question,) = await found.questions()
+                assert {"to": ANN} == question.call.arguments
+                await found.decide(question.call.id, True)
+        assert TEXT == (await found.wait()).text
+        assert not [name for name, data in (await stored(server, prefix)).items() if ANN in data or BO in data]
+    desk.check()
+
+
+def writes_values(patch: pytest.MonkeyPatch) -> None:
+    """Hide nothing."""
+    patch.setattr(LeasedRun, "hide", lambda run, data, **options: data)
+
+
+def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
+    """Let the next process start with an empty vault."""
+    patch.setattr(TextOptions, "load_vault", lambda options, earlier: None)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("plant", [writes_values, forgets_the_state])
+async def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        await test_a_waiting_run_on_redis(server, prefix)
