@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -23,12 +22,10 @@ from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools import MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import Entry, call_key
-from tests.serving.test_runs import add, get_weather
+from tests.serving.test_runs_resuming import TOOLS
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
-
-TOOLS: list[Callable[..., Any]] = [get_weather, add]
 
 
 async def told(name: str) -> list[UIEvent]:

@@ -21,21 +21,6 @@ WAIT = '###:{"name":"wait"}'
 STOP = ProviderCompleted(finish_reason="stop")
 
 
-def now() -> str:
-    """Return the time."""
-    return "now"
-
-
-def get_weather(city: str) -> dict[str, str]:
-    """Return the weather."""
-    return {"message": f"Rain in {city}"}
-
-
-def add(a: float, b: float) -> float:
-    """Add two numbers."""
-    return a + b
-
-
 def held(*deltas: str) -> ToolStream:
     """A stream with these texts that does not end."""
     return ToolStream(Script(*(texts(each) for each in deltas), hold=True))

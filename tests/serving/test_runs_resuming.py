@@ -16,13 +16,24 @@ from streamtools.errors import Code
 from streamtools.events import Done, ProviderCompleted, UIEvent, Warning
 from streamtools.recording import shipped
 from streamtools.runs import MemoryEventLog, Run, Runs
-from tests.serving.test_runs import add, get_weather, read
+from tests.serving.test_runs import read
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import Script, texts
 
 QUICK = ("cut-call", "no-call", "two-tools")
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in sorted(shipped())]
 """The recordings, most of them for the deep tests."""
+
+
+def get_weather(city: str) -> dict[str, str]:
+    """Return the weather."""
+    return {"message": f"Rain in {city}"}
+
+
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
 
 TOOLS: list[Callable[..., Any]] = [get_weather, add]
 STOP = ProviderCompleted(finish_reason="stop")
