@@ -52,11 +52,6 @@ def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words, "state": "done"}
 
 
-def call(name: str, call_id: str, **rest: Any) -> dict[str, Any]:
-    """Return the part of a call."""
-    return {"type": f"tool-{name}", "toolCallId": call_id, **rest}
-
-
 STEP = {"type": "step-start"}
 
 

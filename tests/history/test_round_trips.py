@@ -61,21 +61,9 @@ def chat_call(id: str = "c", arguments: str = '{"a":1}', **more: Any) -> dict[st
     return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
 
 
-def function(id: str = "c", **more: Any) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": id, "name": "f", "arguments": '{"a":1}', **more}
-
-
-def output(value: Any = "x", id: str = "c", **more: Any) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": id, "output": value, **more}
-
-
 ASK, DONE = {"role": "user", "content": "?"}, {"role": "assistant", "content": "Done."}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm"}]}
 ENCRYPTED = {**REASONING, "encrypted_content": "e", "status": "completed"}
-
-
-def gemini(*parts: dict[str, Any]) -> Messages:
-    return [{"role": "user", "parts": [{"text": "?"}]}, {"role": "model", "parts": [*parts]}]
 
 
 HISTORIES: dict[str, tuple[str, Messages]] = {

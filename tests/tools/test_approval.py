@@ -27,24 +27,6 @@ ASKED = calls(("pay", ANN), ("look", {}))
 DEEP = '{"questions":[{"call":{"arguments":{"a":' + "[" * 100_000
 
 
-def decide(*, approve: bool, reason: str = "") -> Any:
-    """Decide about each question when it arrives."""
-
-    def then(event: UIEvent, events: Chat) -> None:
-        if isinstance(event, ApprovalRequested):
-            if approve:
-                events.approve(event.call.id)
-            else:
-                events.deny(event.call.id, reason)
-
-    return then
-
-
-def of(held: EndedRun, call_id: str) -> list[str]:
-    """Return the story of one call; between two there is no order."""
-    return [line for line in held.shown if call_id in line and "pending" not in line]
-
-
 async def suspended(bank: Bank, **options: Any) -> EndedRun:
     """A run that has left the payment open."""
     held = await run_chat(ASKED, tools=bank.tools, **options)

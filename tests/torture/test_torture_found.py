@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from streamtools import ToolStream
-from streamtools.events import ProviderCompleted, SourceEvent
+from streamtools.events import SourceEvent
 from tests.support.stories import Script
 from tests.torture.blows import read_blow
 from tests.torture.enumeration import benches
 from tests.torture.scenarios import SCENARIOS
-
-STOP = ProviderCompleted(finish_reason="stop")
 
 
 @pytest.mark.parametrize(("name", "steps"), [("prose", range(1, 12)), ("unread", range(1, 12))])
