@@ -169,6 +169,7 @@ async function read(turn) {
     inspector.add({ event, line });
     draw();
     if (event.type === "approval-requested") announce(`${event.call.name} asks for your approval.`);
+    if (event.type === "step-start") announce("The answer is being written.");
     if (event.type === "executing") announce(`${event.call.name} is executing.`);
     if (event.type === "done") {
       paint(performance.now()); // a background tab gets no frames
