@@ -11,17 +11,23 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamtools import ApprovalOptions, RunnerOptions, TextOptions, Tool, chat, rules
+from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
-from streamtools.events import NativeToolCall
+from streamtools.events import Executed, NativeToolCall, Text, read_ui_event
+from streamtools.json_values import with_texts
 from streamtools.outputs import validate
 from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving.leased_run import LeasedRun
+from streamtools.serving.stored_vault import StoredVault, hide
 from streamtools.tools import MemoryLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
+from tests.rules.test_vault import new_vault, texts
 from tests.serving.test_recovery import Site, is_last
 from tests.support.redis_server import RedisServer
 
@@ -95,6 +101,21 @@ async def stored(server: RedisServer, prefix: str) -> dict[str, str]:
             command, *more = reads.get(await client.execute("TYPE", name), ["ZRANGE", 0, -1])
             found[name.decode()] = repr(await client.execute(command, name, *more))
     return found
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.booleans())
+def test_what_is_stored_is_restored(several: list[str], is_foreign: bool) -> None:
+    """A stored event has the same type, and no value that the vault knows. `is_foreign`: the process has no rules."""
+    vault: Vault = StoredVault() if is_foreign else new_vault()
+    call = ToolCall(id="1", name="a", arguments={several[0]: several}, dialect="d")
+    told = [Text(several[0]), Executed(call, [several, "text"], several[0], 0.5)]
+    written = [event.to_json().encode() for event in told]
+    hidden = [hide(vault, data, is_delta=False) for data in written]
+    reader = StoredVault(state=vault.state)
+
+    assert [event.type for event in told] == [read_ui_event(data).type for data in hidden]
+    assert [json.loads(data) for data in written] == [with_texts(json.loads(data), reader.restore) for data in hidden]
+    assert not any(address in str(hidden) for address in ("ann@example.org", "bo@example.com"))
 
 
 @pytest.mark.servers
