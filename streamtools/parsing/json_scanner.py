@@ -6,13 +6,13 @@ the JSON is broken. Other errors are found later, when the complete value is dec
 
 A call is a JSON object, alone or in an array. Its name and its arguments are members of that object, or members of an
 inner object under the key `function`. Only the outermost one to three levels can hold these members, so the scanner
-checks every token there. It adds the calls and their parts to `facts`. `text_kind` is the kind of the text that it is
-reading: a key or a name, or arguments. Facts are early reports only: when the call is complete, `streamtools.calls`
-reads the call from the decoded JSON. For a call in three pieces, the scanner finds this:
+checks every token there. It reports the calls and their parts to the span. `text_kind` is the kind of the text that it
+is reading: a key or a name, or arguments. The reported name and arguments are early reports only: when the call is
+complete, `streamtools.calls` reads the call from the decoded JSON. For a call in three pieces, the scanner does this:
 
-    {"name": "add", "ar           BEGIN 0, NAME "add"; then it reads a key (FIELD)
-    guments": {"a": [1            PIECE '{"a": [1'; then it reads arguments (RAW)
-    , 2]}}                        PIECE ', 2]}', END 43; the value is complete (ENDED)
+    {"name": "add", "ar           begin_call(0), report_name("add"); then it reads a key (FIELD)
+    guments": {"a": [1            report_arguments('{"a": [1'); then it reads arguments (RAW)
+    , 2]}}                        report_arguments(', 2]}'), end_call(43); the value is complete (ENDED)
 
 Most text is inside a string, or deep in the arguments. There are three ways to read text, the fastest first:
 
@@ -26,9 +26,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.parsing.reader import Reader, always, matcher, white_space
@@ -45,8 +44,7 @@ json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fu
 """Matches a number. Group 1 is the fraction, and group 2 the exponent. A number without them is an integer."""
 
 
-@dataclass(frozen=True, slots=True)
-class StringPatterns:
+class StringPatterns(NamedTuple):
     """Patterns for the inside of a string.
 
     `inside` matches content. Each of the others searches a text for the end of the string, and returns None if the
@@ -128,25 +126,10 @@ def _unescape_one(escape: re.Match[str]) -> str:
         return escape[0]
 
 
-# Facts about calls.
-
 # Values of `JsonScanner.text_kind`: the kind of the text that is being read.
 FIELD = "field"  # a key, or the name of the tool
 RAW = "raw"  # the arguments as an object or an array
 TEXT = "text"  # the arguments as a string whose content is JSON
-
-BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
-Fact: TypeAlias = tuple[str, Any]
-"""A fact about a call: the kind of the fact, and its value.
-
-Positions count characters from the start of the span, which is the text of the calls with their markers.
-
-- BEGIN: the position where a call begins. A malformed value where a call should begin also produces this fact.
-- ARGUMENTS: the position where the arguments of the call begin.
-- NAME: an early report of the tool's name. The name is read again from the decoded JSON of the call.
-- PIECE: a piece of the arguments, as JSON text.
-- END: the position where the call ends.
-"""
 
 _NAMES = frozenset(NAME_FIELDS)
 _ARGUMENTS = frozenset(ARGUMENT_FIELDS)
@@ -166,12 +149,28 @@ class ScanState(Enum):
 OPEN, ENDED, BROKEN, DEEP, LINE = ScanState  # variables, because `ScanState.OPEN` is slow before Python 3.12
 
 
+class CallReports(Protocol):
+    """The methods of `Span` with which a scanner reports calls. Positions count characters from the start of the span.
+
+    A malformed value where a call should begin is also reported as the beginning of a call.
+    """
+
+    def begin_call(self, place: int) -> None: ...
+    def begin_arguments(self, place: int) -> None: ...
+    def report_name(self, name: str) -> None: ...
+    def report_arguments(self, text: str) -> None: ...
+    def end_call(self, place: int) -> None: ...
+
+
 class JsonScanner:
     """Scans one JSON object or array. The result does not depend on where the text is cut into pieces."""
 
-    def __init__(self, *, depth: int, lines: bool = False) -> None:
-        """`depth` is the deepest nesting that is allowed. With `lines`, `scan` stops at each line feed in a string."""
-        self._limit, self._lines = depth, lines
+    def __init__(self, calls: CallReports, *, depth: int, lines: bool = False) -> None:
+        """Report to `calls`. `depth` is the deepest nesting that is allowed.
+
+        With `lines`, `scan` stops at each line feed in a string.
+        """
+        self._calls, self._limit, self._lines = calls, depth, lines
         self._patterns = IN_LINE_OF_STRING if lines else IN_STRING
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
@@ -186,7 +185,6 @@ class JsonScanner:
         self.find_change: Callable[[str], Any] = always  # returns None for text that only continues the open string
         self.can_pass_over = False  # whether `pass_over` may be called
         # The calls.
-        self.facts: list[Fact] = []  # new facts; the caller clears the list
         self._call_depth = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
         self._expects = True  # whether a value may begin at the depth `_call_depth`
         self._first = True  # whether the array is still empty
@@ -197,7 +195,7 @@ class JsonScanner:
         self.text_kind = ""  # the kind of the text that is being read: FIELD, RAW, TEXT, or "" for other text
         self.raw_depth = 0  # the depth at which RAW arguments begin
         self._escape = ""  # an incomplete escape at the end of the text, if `text_kind` is TEXT
-        self.reports_arguments = True  # whether arguments have a `text_kind`, and produce PIECE facts
+        self.reports_arguments = True  # whether arguments have a `text_kind`, and are reported
         self.kept: list[str] = []  # the text of the FIELD that is being read, in pieces
 
     @property
@@ -250,16 +248,6 @@ class JsonScanner:
         self.find_change = always if self.escaped else self._patterns.find_end
         return True
 
-    def _skip_escaped(self, text: str, at: int) -> int:
-        """Return the position after an escaped character. A line feed is not skipped if `scan` must stop before it."""
-        skips = self.over_line or not (self._lines and text[at] == "\n")
-        self.escaped = self.over_line = False
-        return at + skips
-
-    def _add_to_word(self, text: str) -> None:
-        self._word = ((self._word or "") + text)[:LONGEST_WORD]
-        self._numeric = self._numeric and numeric(text) is not None
-
     def scan(self, reader: Reader) -> ScanState:
         """Read the unread text of `reader`. Returns the reason why scanning stopped.
 
@@ -274,8 +262,9 @@ class JsonScanner:
         state = OPEN
         while at < end:
             if self.in_string:
-                if self.escaped:
-                    at = self._skip_escaped(text, at)
+                if self.escaped:  # a line feed is not skipped if it must be reported
+                    at += self.over_line or not (self._lines and text[at] == "\n")
+                    self.escaped = self.over_line = False
                 at = self._patterns.inside(text, at).end()
                 if at == end:
                     break
@@ -283,17 +272,9 @@ class JsonScanner:
                 if char == '"':
                     self.in_string = False
                     if depth <= self.outer:
-                        if self.text_kind == FIELD:  # Fast path for `take` and `end_value`: small calls are mostly keys
-                            self.kept.append(text[taken:at])
-                            field = "".join(self.kept)
-                            if self.key and len(field) <= _MAX_FIELD and "\\" not in field and depth == self.members:
-                                self._field, self.text_kind = field, ""
-                            else:
-                                self.end_value(depth, base + at + 1)
-                        else:
-                            if self.text_kind:
-                                self.take(text[taken:at])
-                            self.end_value(depth, base + at + 1)
+                        if self.text_kind:
+                            self.take(text[taken:at])
+                        self.end_value(depth, base + at + 1)
                     at += 1
                     if not depth:  # the whole value is a string
                         state = ENDED
@@ -306,9 +287,10 @@ class JsonScanner:
                     break
                 continue
             if self._word is not None:
-                begin = at
-                at = rest_of_word(text, at).end()
-                self._add_to_word(text[begin:at])
+                word = rest_of_word(text, at)
+                self._word = (self._word + word[0])[:LONGEST_WORD]
+                self._numeric = self._numeric and numeric(word[0]) is not None
+                at = word.end()
                 if at < end:
                     state = self._end_word(base + at)
                     if state is not OPEN:
@@ -325,9 +307,7 @@ class JsonScanner:
                     at = tokens_end
                     continue
             if char == '"':
-                if depth == self.members and self.key:  # Fast path for `begin_value`
-                    self.text_kind, self.kept = FIELD, []
-                elif shallow and not self.begin_value(char, depth, base + at):
+                if shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
                 self.in_string = True
@@ -376,7 +356,7 @@ class JsonScanner:
                 if depth > self.outer:
                     continue
                 if self.text_kind == RAW and depth == self.raw_depth:
-                    self.facts.append((PIECE, text[taken:at]))
+                    self._calls.report_arguments(text[taken:at])
                 if depth == self.members:
                     self.text_kind = ""
                 elif not self.end_value(depth, base + at):
@@ -395,12 +375,7 @@ class JsonScanner:
                 break
         kind = self.text_kind
         if kind and at > taken:
-            if kind == RAW:  # Fast path for `take`, in this branch and the next
-                self.facts.append((PIECE, text[taken:at]))
-            elif kind == FIELD and not self.kept:
-                self.kept.append(text[taken:at])
-            else:
-                self.take(text[taken:at])
+            self.take(text[taken:at])
         if not self.in_string:
             self.find_change = always
             self.can_pass_over = self._numeric and depth > self.outer
@@ -432,13 +407,13 @@ class JsonScanner:
             self._call_depth = self.outer = 1
         elif depth == self._call_depth:
             if not self._expects:
-                self.facts.append((BEGIN, place))
+                self._calls.begin_call(place)
                 return False
             self._expects = self._first = False
             self.key, self._field, self._named, self._has_arguments = True, None, False, False
             if first == "{":
                 self.outer = self.members = depth + 1
-            self.facts.append((BEGIN, place))
+            self._calls.begin_call(place)
         elif depth < self.outer:
             return False
         elif first == '"' and (self.key or (self._field in _NAMES and not self._named)):
@@ -458,6 +433,9 @@ class JsonScanner:
     def end_value(self, depth: int, place: int) -> bool:
         """Record that a value ends at `depth`, at the position `place`. Returns False if JSON allows no end there."""
         kind, self.text_kind = self.text_kind, ""
+        if kind == TEXT:
+            self._calls.report_arguments(self._escape)
+            self._escape = ""
         if kind == FIELD:  # a key of a call, or the name of its tool, has ended
             kept = "".join(self.kept)
             text = self._read_field() if "\\" in kept or len(kept) > _MAX_FIELD else kept
@@ -465,15 +443,12 @@ class JsonScanner:
                 self._field = text
             elif text and text.strip():
                 self._named = True
-                self.facts.append((NAME, text))
+                self._calls.report_name(text)
         elif depth < self._call_depth:
             return self._first or not self._expects
         elif depth == self._call_depth:
-            self.facts.append((END, place))
+            self._calls.end_call(place)
             self.outer, self.members = depth, -1
-        elif kind == TEXT:
-            self.facts.append((PIECE, self._escape))
-            self._escape = ""
         elif depth < self.outer:  # the object under the key `function` has ended
             self.outer = self.members = depth
             self.key, self._field = False, None
@@ -487,7 +462,7 @@ class JsonScanner:
         allowed = mark == "," and depth == self._call_depth > 0 and not self._expects
         self._expects = True
         if not allowed:
-            self.facts.append((BEGIN, place))
+            self._calls.begin_call(place)
         return allowed
 
     def take(self, text: str) -> None:
@@ -496,13 +471,13 @@ class JsonScanner:
             if len(self.kept) <= _MAX_FIELD:
                 self.kept.append(text[: _MAX_FIELD + 1])
         elif self.text_kind == RAW:
-            self.facts.append((PIECE, text))
+            self._calls.report_arguments(text)
         else:
             text = self._escape + text
             whole = whole_escapes(text, 0).end()
             self._escape = text[whole:]
             if whole:
-                self.facts.append((PIECE, unescape(text[:whole])))
+                self._calls.report_arguments(unescape(text[:whole]))
 
     def _read_field(self) -> str | None:
         """Return the key or the name of the tool that has just ended, or None if it is too long."""
@@ -517,16 +492,7 @@ class Arguments(JsonScanner):
         """Record that the object or the string begins. Returns False for any other value."""
         if first not in ("{", '"'):
             return False
-        self.facts.append((ARGUMENTS, place))
+        self._calls.begin_arguments(place)
         if self.reports_arguments:
             self.text_kind = RAW if first == "{" else TEXT
-        return True
-
-    def end_value(self, depth: int, place: int) -> bool:
-        """Record that the arguments, and so the call, end at the position `place`."""
-        if self.text_kind == TEXT:
-            self.facts.append((PIECE, self._escape))
-            self._escape = ""
-        self.text_kind = ""
-        self.facts.append((END, place))
         return True

@@ -31,15 +31,13 @@ ORDINAL = 6  # up to nine digits
 DELIMITER = 7  # `.` or `)` after digits: a list marker if white space follows
 TILDES = 8  # a run of tildes at the start of the line: three or more open a fence
 CLOSING = 9  # in a fence: a run of the fence character at the start of the line
-CLOSED = 10  # in a fence: a run that is long enough to close the fence, and maybe spaces
-CLOSED_CR = 11  # like CLOSED, and a carriage return
-QUOTE = 12  # the `>` of a quote, and maybe spaces
+CLOSED = 10  # in a fence: a run that is long enough to close the fence, and maybe white space
+QUOTE = 11  # the `>` of a quote, and maybe spaces
 
 # Kinds of positions, as bits.
 LINE_START = 1  # only indentation precedes the position in its line, and no list marker
 IN_CODE = 2  # the position is inside a fence, a code span or a quote
 
-_AFTER_CLOSING = (CLOSED, CLOSED_CR)
 BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation, list markers or the `>` of a quote
 _DIGITS = frozenset("0123456789")
 _run_of_ticks = matcher(r"`*")
@@ -81,7 +79,7 @@ class Markdown:
         A line feed has the kind of the next line, because a marker may begin with the line feed.
         """
         if char == "\n":
-            in_code = self.phase not in _AFTER_CLOSING if self.fence else self._opening_ticks > 0
+            in_code = self.phase != CLOSED if self.fence else self._opening_ticks > 0
             return LINE_START | IN_CODE if in_code else LINE_START
         line_start = LINE_START if self.phase == INDENT and not self._listed else 0
         return line_start | IN_CODE if self.fence or self._span_ticks or self._quoted else line_start
@@ -104,13 +102,6 @@ class Markdown:
                     self.end_line()
                     at += 1
                     continue
-                if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
-                    self._opening_ticks = 0  # Fast path for `step`: most code spans begin with a single back-tick
-                    if self._span_ticks < 2:
-                        self._span_ticks = 1 - self._span_ticks
-                        self.search = starts.span_search if self._span_ticks else starts.text_search
-                    at += 1
-                    continue
             elif phase == INDENT:
                 found = self._line_begin(text, at, end)
                 if found is not None:
@@ -122,7 +113,7 @@ class Markdown:
             elif phase == QUOTE:
                 if starts.match_at_line_start(text, at):
                     return at
-            elif phase in _AFTER_CLOSING and text[at] == "\n" and starts.match_inline(text, at):
+            elif phase == CLOSED and text[at] == "\n" and starts.match_inline(text, at):
                 return at
             at = self.step(text, at)
         return end
@@ -274,8 +265,7 @@ class Markdown:
             self._choose_searches()
             self.end_line()
             return True
-        if self.phase == CLOSED and char in " \t\r":
-            self.phase = CLOSED_CR if char == "\r" else CLOSED
+        if char in " \t\r":
             return True
         self.phase = BODY
         return False
@@ -295,6 +285,5 @@ _READ = {
     TILDES: Markdown._read_tildes,
     CLOSING: Markdown._read_closing,
     CLOSED: Markdown._read_closing,
-    CLOSED_CR: Markdown._read_closing,
     QUOTE: Markdown._read_run,
 }

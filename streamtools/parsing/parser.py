@@ -168,8 +168,8 @@ class Parser:
     def discard(self) -> list[UIEvent]:
         """End an open call with the error `superseded` (another model continues). Call only `close` after this."""
         self._output.events = events = list[UIEvent]()
-        if self._span is not None:
-            self._span.discard()
+        if (span := self._span) is not None:
+            span.calls.discard("".join(span.parts) if span.stores else "")
         return self.filter(events)
 
     def keep_calls(self) -> None:

@@ -200,9 +200,6 @@ class Prose:
             stopped_at_first, decided, self._decided = pending[0] != "\n", self._decided, None
             if decided:
                 first_marker = 0, decided
-            elif decided is False and stopped_at_first:  # Fast path: `_marker_at` would find no marker either
-                self._add_candidate(text, 0)
-                first_marker = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
             at, found_marker = first_marker or (self._read_start(text) if self._fresh else _NO_MARKER_AT_START)
             end = len(text)
@@ -306,22 +303,14 @@ class Prose:
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
-        ordinary = found is not None and text[first] not in self._dialects.firsts
-        end = len(text) if ordinary else first
-        at = 0
+        if found and text[first] not in self._dialects.firsts:  # ordinary text follows
+            self._fresh = False
+            return self.markdown.seek(text, 0, len(text)), False
         found_marker: _MarkerAt = False
-        if first and not ordinary:  # the last character of the white space may belong to the marker after it
+        if first:  # the last character of the white space may belong to the marker after it
             at, found_marker = self._read_space(text, first - 1)
             if found_marker is not False:
                 return at, found_marker
-        while at < end and (at := self.markdown.seek(text, at, end)) < first:
-            found_marker = self._marker_at(text, at)
-            if found_marker is not False:
-                return at, found_marker
-            at = self.markdown.step(text, at)
-        if ordinary:
-            self._fresh = False
-            return at, False
         if found:
             found_marker = self._tag_at(text, first)
             if not found_marker:

@@ -130,11 +130,7 @@ class ReasoningEnd:
     @cached_property
     def tags(self) -> re.Pattern[str]:
         """Finds a closing tag."""
-        return re.compile(self._any_tag or "(?!)")
-
-    @property
-    def _any_tag(self) -> str:
-        return "|".join(tag.parts_pattern() for tag in self._tags)
+        return re.compile("|".join(tag.parts_pattern() for tag in self._tags) or "(?!)")
 
     @cached_property
     def search(self) -> Callable[..., re.Match[str] | None]:
@@ -142,7 +138,7 @@ class ReasoningEnd:
 
         The groups are: 1 for a closing tag, 2 for one of the texts `before`, 3 for a call.
         """
-        whole = rf"\n?(?:{self._any_tag})"
+        whole = rf"\n?(?:{self.tags.pattern})"
         begun = "|".join(
             [
                 rf"\n?(?:{'|'.join(tag.begun_pattern() for tag in self._tags)})",
@@ -150,10 +146,8 @@ class ReasoningEnd:
                 *(marker.begun_pattern() for marker in self._ends_before),
             ]
         )
-        ahead, calling = (
-            "|".join(marker.search_pattern() for marker in markers) or "(?!)"
-            for markers in (self._before, self._run_openers)
-        )
+        ahead = "|".join(marker.search_pattern() for marker in self._before) or "(?!)"
+        calling = "|".join(marker.search_pattern() for marker in self._run_openers) or "(?!)"
         # The lookahead at the beginning is a fast path: with most characters, no end begins.
         begins = "[" + re.escape("".join(sorted(self._firsts))) + "]"
         return re.compile(rf"(?={begins})(?:({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\Z)").search

@@ -22,20 +22,7 @@ from streamtools.events import CallDelta, Warning
 from streamtools.json_values import Rejected
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.json_scanner import (
-    ARGUMENTS,
-    BEGIN,
-    BROKEN,
-    DEEP,
-    FIELD,
-    LINE,
-    NAME,
-    OPEN,
-    PIECE,
-    Arguments,
-    JsonScanner,
-    ScanState,
-)
+from streamtools.parsing.json_scanner import BROKEN, DEEP, FIELD, LINE, OPEN, Arguments, JsonScanner, ScanState
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import LOOK_BACK, Closing, Reader, always
 from streamtools.parsing.span_calls import MESSAGES, SpanCalls
@@ -151,8 +138,6 @@ class Span(Reader):
         while True:
             if scanner is not None:
                 self._state = state = scanner.scan(self)
-                if scanner.facts:
-                    self._apply_facts(scanner)
                 if state is OPEN and not self.ended:
                     self.find_change = scanner.find_change
                     self.call_id = self.take = None
@@ -174,28 +159,22 @@ class Span(Reader):
             if scanner is None:
                 return True
 
-    def discard(self) -> None:
-        """End all open calls with the error `superseded`, because another model continues the answer."""
-        self.calls.discard("".join(self.parts) if self.stores else "")
+    # For the scanner of JSON.
 
-    def _apply_facts(self, scanner: JsonScanner) -> None:
-        """Update the current call with the facts that the scanner has found, and clear the list of facts."""
-        for kind, value in scanner.facts:
-            call = self.calls.current
-            if kind == BEGIN and (call is None or call.json_begin >= 0):
-                self.begin_call(value)
-            elif call is None:
-                pass
-            elif kind == PIECE:
-                self._output.report_arguments(call, value)
-            elif kind in (BEGIN, ARGUMENTS):
-                call.json_begin = value
-            elif kind == NAME:
-                if self._output.options.on_malformed == "error":  # otherwise a malformed call is shown as text
-                    self._output.start_call(call, value)
-            else:  # END
-                call.json_end = value
-        scanner.facts.clear()
+    def begin_arguments(self, place: int) -> None:
+        """Record that the arguments of the most recent call begin at the position `place`."""
+        if (call := self.calls.current) is not None:
+            call.json_begin = place
+
+    def report_name(self, name: str) -> None:
+        """Report the name of the most recent call's tool. The name is read again from the JSON of the call."""
+        if (call := self.calls.current) is not None and self._output.options.on_malformed == "error":
+            self._output.start_call(call, name)  # otherwise a malformed call is shown as text
+
+    def report_arguments(self, text: str) -> None:
+        """Report a piece of the arguments of the most recent call, as JSON text."""
+        if (call := self.calls.current) is not None:
+            self._output.report_arguments(call, text)
 
     # For grammars: the calls.
 
@@ -234,8 +213,8 @@ class Span(Reader):
             raise TypeError(f"the name of a call must be a str, got {name!r}")
         if (call := self.calls.current) is not None:
             call.name = name
-            if name.strip() and self._output.options.on_malformed == "error":
-                self._output.start_call(call, name)
+            if name.strip():
+                self.report_name(name)
 
     def withdraw(self, text: str) -> None:
         """Turn earlier calls of the turn into errors, because a call may have ended inside a value.
@@ -334,7 +313,7 @@ class Span(Reader):
         is matched. If it matches, the JSON is BROKEN and reading stops before the line feed. `envelope` is the scanner
         class, which knows where the calls are in the JSON.
         """
-        self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
+        self.scanner = scanner = envelope(self, depth=self.depth, lines=lines is not None)
         scanner.reports_arguments = self._output.call_deltas
         while True:
             yield  # `read` scans the text

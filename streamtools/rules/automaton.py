@@ -38,9 +38,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Searched, Tree, WordBoundary, Words
 
@@ -420,23 +420,16 @@ class Automaton:
 
 
 def _search_for_beginnings(rules: Sequence[Searched]) -> Callable[..., re.Match[str] | None] | None:
-    tree: dict[str, Any] = {}
-    if sum(len(rule.what) for rule in rules) > _MAX_SEARCHED:
+    literals = [what for rule in rules for what in rule.what]
+    if not literals or len(literals) > _MAX_SEARCHED or not all(isinstance(what, str) for what in literals):
         return None
-    for rule in rules:
-        for what in rule.what:
-            if not isinstance(what, str):
-                return None
-            place = tree
-            for character in what[:_BEGINNING]:
-                place = place.setdefault(character, {})
-            place[""] = {}  # marks the end of the literal, or of its first `_BEGINNING` characters
-    return re.compile(_pattern(tree)).search if tree else None
+    return re.compile(_pattern({str(what)[:_BEGINNING] for what in literals})).search
 
 
-def _pattern(tree: Mapping[str, Any]) -> str:
-    """Return a pattern for a tree of characters. It also matches if the text ends after one or more characters."""
-    if "" in tree:
-        return ""
-    ways = ((re.escape(character), _pattern(more)) for character, more in tree.items())
-    return "|".join(f"{first}(?:{more}|\\Z)" if more else first for first, more in ways)
+def _pattern(words: set[str]) -> str:
+    """Return a pattern for one of `words`. It also matches if the text ends after one or more of the characters."""
+    ways = []
+    for first in sorted({word[0] for word in words}):
+        rests = {word[1:] for word in words if word[0] == first}
+        ways.append(re.escape(first) + ("" if "" in rests else f"(?:{_pattern(rests)}|\\Z)"))
+    return "|".join(ways)

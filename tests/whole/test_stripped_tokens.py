@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Opener, ParseResult
-from streamtools.parsing.bodies import end_without_arguments
+from streamtools.parsing.bodies import Members
 from streamtools.parsing.span import Span
 from tests.whole import stripped_tokens
 from tests.whole.stripped_tokens import TOOLS, is_read, read_remainder, remainder, with_tokens
@@ -36,7 +36,7 @@ def test_what_remains_of_a_call_is_the_call_or_text(dialect: str) -> None:
 def _without_arguments(span: Span) -> Generator[None, None, None]:
     yield from span.peek()
     span.set_name("get_weather")
-    end_without_arguments(span)
+    Members(span).end()
     span.close()
 
 

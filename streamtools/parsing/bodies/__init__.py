@@ -14,7 +14,7 @@ parser decodes it when a call is complete.
 | `xml` | `<NAME><KEY>…</KEY></NAME>`, and the attributes and the content of tags |
 | `keyword_calls` | `NAME(KEY=…)` |
 | `gemma_calls` | `call:NAME{KEY:…}`, the notation of the Gemma models |
-| `nesting` | no calls: the text of a value up to its closing tag, with balanced tags in it |
+| `nesting` | parameters in tags: the text of a value up to its closing tag, with balanced tags in it |
 | `values`, `literals` | no calls: these convert values to JSON |
 
 This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is
@@ -65,20 +65,25 @@ def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
     return None if state is ENDED else CallEnd.CUT if state is OPEN else CallEnd.BROKEN_JSON
 
 
-def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None, CallEnd]:
-    """Read the JSON of all arguments and the closing `tag`, whose pattern is `close`. Returns the `CallEnd`."""
+def read_json_call(span: Span, *tags: Pattern) -> Generator[None, None, CallEnd]:
+    """Read the JSON of all arguments and the closing tag. `tags` are those of `read_end`. Returns the `CallEnd`."""
     end = yield from read_arguments(span)
     if end is not None:
         return end
     yield from span.peek()
-    if (yield from span.choose(close)) == 0:
-        return CallEnd.CLOSED
-    return CallEnd.UNCLOSED if span.at_end_in(tag) else CallEnd.BROKEN
+    end = yield from read_end(span, *tags)
+    return CallEnd.UNCLOSED if end is CallEnd.CUT else end
 
 
 def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
     """Return CUT if the stream ends at this position or inside one of `tags`, else BROKEN."""
     return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
+
+
+def read_end(span: Span, *tags: Pattern) -> Generator[None, None, CallEnd]:
+    """Read the first of `tags`, the closing tag of a call. If another of `tags` follows, that tag is not read."""
+    found = yield from span.expect(*tags)
+    return cut_in_tag(span, *tags) if found < 0 else CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
 
 def end_call(
@@ -124,8 +129,6 @@ class WrappedCalls:
     """The end of a malformed call."""
     junk: Closing
     """The end of text that is not a call."""
-    inner: tuple[str | Pattern, ...] = ()
-    """The tags inside a call. If the stream ends in one of them, a call was cut off."""
     stray: bool = True
     """Whether text that is not a call may be the rest of a value that contained its own closing tags."""
 
@@ -140,7 +143,7 @@ class WrappedCalls:
                 self._end(span, found, place)
                 return
             span.begin_call(place)
-            end = cut_in_tag(span, *self.tags, *self.inner) if found else (yield from self.read(span))
+            end = cut_in_tag(span, *self.tags) if found else (yield from self.read(span))
             closing, stray = (self.junk, self.stray) if found else (self.broken, False)
             continues = yield from end_call(span, end, self.close, closing, last=False, stray=stray)
 
@@ -191,7 +194,7 @@ class Members:
     def __init__(self, span: Span, schema: Schema = UNKNOWN, *, any_key: bool = False) -> None:
         """Begin the object. With `any_key`, `may_begin` accepts every key if the `schema` has no properties."""
         span.convert()
-        self._span, self._schema = span, schema
+        self._span, self.schema = span, schema
         self.known, self._any_key = schema.properties, any_key
         self._given: dict[str, int] = {}  # maps each member to the index in the call's pieces where its value begins
         span.write("{")
@@ -204,7 +207,7 @@ class Members:
         self._narrow()
         self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
         self._given[name] = len(call.pieces) if (call := self._span.current) is not None else 0
-        return self._schema.property(name)
+        return self.schema.property(name)
 
     def _narrow(self) -> None:
         """Exclude the alternatives of the schema that do not allow the last member.
@@ -212,14 +215,14 @@ class Members:
         Earlier members were converted before these alternatives were excluded. If the value of an earlier member now
         has a wrong type, the call is an error.
         """
-        call = self._span.current if self._schema.has_alternatives and self._given else None
+        call = self._span.current if self.schema.has_alternatives and self._given else None
         if call is None or not self._span.stores:
             return
         *_, (name, begin) = self._given.items()
-        schema, narrowed = self._schema, self._schema.narrowed(name, "".join(call.pieces[begin:]))
+        schema, narrowed = self.schema, self.schema.narrowed(name, "".join(call.pieces[begin:]))
         if name not in narrowed.properties:
             return
-        self._schema = narrowed
+        self.schema = narrowed
         for each, begin in self._given.items():
             types, kinds = narrowed.property(each).types, _KINDS.get(call.pieces[begin][:1], _NUMBERS)
             if types != schema.property(each).types and types and not types & kinds:
@@ -234,15 +237,10 @@ class Members:
         return known and (again or name not in self._given)
 
     def end(self) -> None:
-        """Write the closing brace of the object."""
+        """Write the closing brace of the object, and complete the call."""
         self._narrow()
         self._span.write("}")
-
-
-def end_without_arguments(span: Span) -> None:
-    """Complete the span's current call with `{}` as its arguments."""
-    Members(span).end()
-    span.end_call()
+        self._span.end_call()
 
 
 def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
@@ -280,7 +278,6 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
             else:
                 span.write(text)
         members.end()
-        span.end_call()
         span.close()
 
     return body

@@ -81,9 +81,6 @@ class GemmaCalls:
         if (yield from span.peek()) == "{":
             yield from self._json(span)
         elif (yield from self._read(span, self._closing)):
-            if (yield from span.accept(self.close_pattern)):  # the usual case
-                span.close()
-                return
             yield from span.peek()
             if not (yield from read_close(span, self.close, self._close_pattern, self._opening)):
                 yield from give_up(span, BROKEN, -1, self._closing)

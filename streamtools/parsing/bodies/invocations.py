@@ -21,18 +21,10 @@ from collections.abc import Callable, Generator
 from functools import partial
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    Members,
-    WrappedCalls,
-    cut_in_tag,
-    end_call,
-    read_arguments,
-    read_json_call,
-)
-from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
-from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
-from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, end_in_attributes, read_attributes
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_end, read_json_call
+from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter, unescape
+from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES
+from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, END_OF_EMPTY, Elements, read_attributes
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -46,6 +38,7 @@ class Invocations:
 
     `self.invoke` is the beginning of the opening tag of a call, before the XML attributes. `self.wrapper` and
     `self.unwrap` are the opening and the closing tag around calls. `self.close_value` is the end of an argument.
+    `self.names` are the names of the tags of a call and of an argument.
     """
 
     def __init__(
@@ -73,13 +66,14 @@ class Invocations:
         first, mark = (prefix, ()) if isinstance(prefix, str) else ("", prefix)
         begin, end = (f"{lead}<{first}", *mark), (f"{lead}</{first}", *mark)
         self.invoke: tuple[Part, ...] = (*begin, invoke, BEFORE_ATTRIBUTE)
-        self.wrapper: tuple[Part, ...] = (*begin, OneOf(wrapper), ">")
-        self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # no model writes this tag
+        # The search for markers is fast only if they begin with a long literal.
+        names: tuple[Part, ...] = wrapper if len(wrapper) == 1 else (OneOf(wrapper),)
+        self.wrapper: tuple[Part, ...] = (*begin, *names, ">")
+        self.unwrap: tuple[Part, ...] = (*end, *names, ">") if wrapper else ("<>",)  # no model writes this tag
         close: tuple[Part, ...] = (*end, invoke, SPACES, ">")
         parameter_begin: tuple[Part, ...] = (*begin, parameter, BEFORE_ATTRIBUTE)
         self.close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
-        self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
-        self._parameter = Pattern(*parameter_begin)
+        self._ends = _, opened, unwrap = Pattern(*close), Pattern(*self.invoke), Pattern(*self.unwrap)
         wrappers = (Level(self.wrapper, self.unwrap),) if wrapper else ()
         levels = [
             Level((*opening, Some("^<>", 1, 1024), ">"), closing, (*opening[:-1], Some(r" \t\r\n", 1, 1)))
@@ -88,13 +82,12 @@ class Invocations:
         tokens = [(token,) for token in following]
         self.text, self._level = NestedText(*wrappers, *levels, ends=tokens, key=_KEY_IN_TAG, xml=xml), len(wrappers)
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
-        self._invoke_name, self._read_name = invoke, read_name
+        self.names, self._read_name = (invoke, parameter), read_name
         self._elements = Elements(lead, xml=xml) if elements else None
         self._close_text = f"</{first}{invoke}>"
-        self._inner_tags = self._unwrap, self._close, self._open, self._parameter
-        read, tags = partial(self._read_call, outermost=0), (self._open, self._unwrap, Pattern(*self.wrapper))
+        read, tags = partial(self._read_call, outermost=0), (opened, unwrap, Pattern(*self.wrapper))
         broken = self._end_of_broken
-        self.wrapped = WrappedCalls(read, tags, self._close_text, broken, broken, self._inner_tags)
+        self.wrapped = WrappedCalls(read, tags, self._close_text, broken, broken)
         """Reads calls after the opening tag of their wrapper."""
 
     def bare(self, span: Span) -> Generator[None, None, None]:
@@ -123,67 +116,44 @@ class Invocations:
         """Read a call after the name of its tag. `outermost` is the level of the outermost tag that must be closed."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return end_in_attributes(span)
+            return cut_in_tag(span, END_OF_EMPTY)
         name = self._read_name(attributes.get("name", ""))
         span.set_name(name)
         if _has_tag(name) and name not in span.declared:
             span.fail_call(Code.UNRECOGNISED_TOOL_CALL, "the name of the tool contains a tag")
-        empty = end_of_tag == "/>"
-        if not empty and (yield from span.peek()) == "{":
-            end = yield from read_arguments(span)
-            if end is not None:
-                return end
-            yield from span.peek()
-            end = yield from self._end_call(span)
-            return CallEnd.UNCLOSED if end is CallEnd.CUT else end
+        if end_of_tag == "/>":
+            Members(span).end()  # no arguments
+            return CallEnd.CLOSED
+        if (yield from span.peek()) == "{":
+            return (yield from read_json_call(span, *self._ends))
         schema = span.declared.arguments(name)
-        if self._elements is not None and not empty:
-            end = yield from self._elements.read(span, self._invoke_name, schema)
+        if self._elements is not None:
+            end = yield from self._elements.read(span, self.names[0], schema)
             if end is CallEnd.UNCLOSED:
-                end = yield from self._end_call(span)
+                end = yield from read_end(span, *self._ends)
             span.end_call()
             return end
         members = Members(span, schema)
-        while not empty and (yield from span.accept(self._parameter)):
-            broken = yield from self._read_parameter(span, members, outermost)
-            if broken is not None:
-                return broken
-            yield from span.peek()
-        members.end()
-        end = CallEnd.CLOSED if empty else (yield from self._end_call(span))
-        span.end_call()
-        return end
+        read_tag = partial(self._read_parameter, members)
+        return (yield from self.text.read_parameters(span, members, read_tag, *self._ends, outermost=outermost))
 
-    def _end_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read the closing tag of a call. If another tag follows instead, that tag is not read."""
-        found = yield from span.expect(self._close, self._open, self._unwrap)
-        if found < 0:
-            return cut_in_tag(span, *self._inner_tags)
-        return CallEnd.UNCLOSED if found else CallEnd.CLOSED
-
-    def _read_parameter(self, span: Span, members: Members, outermost: int) -> Generator[None, None, CallEnd | None]:
-        """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
+    def _read_parameter(self, members: Members, span: Span) -> Generator[None, None, Parameter | CallEnd]:
+        """Read the tag of an argument after its name."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return end_in_attributes(span)
+            return cut_in_tag(span, END_OF_EMPTY)
         key = attributes.get("name", "")
         if not key or (_has_tag(key) and key not in members.known):
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name, or a tag in its name")
-        value = Value(members.key(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
-        if end_of_tag == ">":
-            end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
-            if end.code is not None:
-                return end
-        value.end()
-        return None
+        types = _TYPES_BY_ATTRIBUTE.get(attributes.get("string", ""))
+        return Parameter(key, types, empty=end_of_tag == "/>")
 
 
-_CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{name}<|sep|>" for name in ("call", "argument", "json"))
+_CLOSE, _CLOSE_VALUE = "<|close|>call<|sep|>", "<|close|>argument<|sep|>"
 _AFTER_CALL = ("<|open|>call ", "<|close|>tools<|sep|>", "<|close|>message<|sep|>")
 """The tags that may follow a call, even if the call lacks its closing tag."""
 
-_TAGS = ("<|open|>argument", "<|open|>json", _CLOSE, *_AFTER_CALL)
-_TAG_PATTERNS = tuple(map(Pattern, _TAGS))
+_ENDS, _BEGIN_JSON = tuple(map(Pattern, (_CLOSE, *_AFTER_CALL))), Pattern("<|open|>json")
 _SEPARATOR = Pattern("<|sep|>")
 _REST_OF_TAG: tuple[Part, ...] = (Some("^<", 0, 512), "<|sep|>")
 _TEXT = NestedText(
@@ -193,7 +163,7 @@ _TEXT = NestedText(
     ends=(("<|close|>message<|sep|>",), ("<|open|>json",)),
     key=r"""key\s*=\s*["']([^"']*)""",
 )
-_END_OF_JSON = Pattern(_CLOSE_JSON)
+_END_OF_JSON = Pattern("<|close|>json<|sep|>")
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
 _ATTRIBUTES = Word("^<", 4096)  # attributes contain no `<`, because it is escaped
 _has_tag = re.compile("<[^<>]+>").search
@@ -213,45 +183,29 @@ def xtml_call(span: Span) -> Generator[None, None, None]:
 def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     attributes = yield from _read_token_attributes(span)
     if attributes is None:
-        return cut_in_tag(span, "<|sep|>")
+        return cut_in_tag(span, _SEPARATOR)
     name = attributes.get("tool", "")
     span.set_name(name)
-    schema = span.declared.arguments(name)
-    members: Members | None = None
-    while True:
-        yield from span.peek()
-        place = span.place
-        found = yield from span.choose(*_TAG_PATTERNS)
-        if found < 0 or (found < 2 and not span.in_call):  # other text, or an argument after the JSON object
-            return cut_in_tag(span, *_TAGS)
-        if found > 1:
-            break
-        attributes = yield from _read_token_attributes(span)
-        if attributes is None:
-            return cut_in_tag(span, "<|sep|>")
-        if found == 1:
-            if members is not None:
-                return CallEnd.BROKEN
-            end = yield from read_json_call(span, _END_OF_JSON, _CLOSE_JSON)
-            if end is not CallEnd.CLOSED:
-                return CallEnd.CUT if end is CallEnd.UNCLOSED else end
-            continue
-        key = attributes.get("key")
-        if key is None:
-            return CallEnd.BROKEN
-        members = members or Members(span, schema)
-        value = Value(members.key(key), span, TYPES.get(attributes.get("type", "")))
-        end = yield from _TEXT.read(span, value.take, members.may_begin, outermost=1)
-        if end.code is not None:
-            return end
-        value.end()
-    if span.in_call:
-        (members or Members(span)).end()
-        span.end_call()
-    if found == 2:
-        return CallEnd.CLOSED
-    span.go_back(place)
-    return CallEnd.UNCLOSED
+    yield from span.peek()
+    if not (yield from span.accept(_BEGIN_JSON)):
+        members = Members(span, span.declared.arguments(name))
+        return (yield from _TEXT.read_parameters(span, members, _read_argument, *_ENDS, outermost=1))
+    if (yield from _read_token_attributes(span)) is None:
+        return cut_in_tag(span, _SEPARATOR)
+    end = yield from read_json_call(span, _END_OF_JSON)
+    if end is not CallEnd.CLOSED:
+        return CallEnd.CUT if end is CallEnd.UNCLOSED else end
+    yield from span.peek()
+    return (yield from read_end(span, *_ENDS))
+
+
+def _read_argument(span: Span) -> Generator[None, None, Parameter | CallEnd]:
+    """Read the tag of an argument after its name."""
+    attributes = yield from _read_token_attributes(span)
+    if attributes is None:
+        return cut_in_tag(span, _SEPARATOR)
+    key = attributes.get("key")
+    return CallEnd.BROKEN if key is None else Parameter(key, TYPES.get(attributes.get("type", "")))
 
 
 def _read_token_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_arguments, read_close, warn_unclosed
+from streamtools.parsing.bodies import CallEnd, Members, read_arguments, read_close, warn_unclosed
 from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN, ScanState, unescape
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -41,14 +41,27 @@ def json_calls(close: str = "", *, ends: Sequence[str] = (), contained: bool = F
 
 def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
     """Close a span without a closing tag, after its JSON value. `state` is the state in which the scanner stopped."""
+    if state is ENDED:
+        span.close()
+    else:
+        yield from close_unfinished(span, state, span.recover(), "array of calls lacks its end")
+
+
+def close_unfinished(
+    span: Span, state: ScanState, recovery: Generator[None, None, object], fault: str
+) -> Generator[None, None, None]:
+    """Close a span after JSON that is cut off or malformed. Complete calls of an array remain valid.
+
+    `recovery` reads the rest of malformed JSON. `fault` says what a cut text lacks if no call is cut.
+    """
     if state is BROKEN:
-        yield from span.recover()
+        yield from recovery
         span.close(Code.INVALID_JSON, survivors=True)
         return
-    unclosed = state is OPEN and span.current is not None and not span.in_call
-    span.close(None if state is ENDED else Code.TRUNCATED, survivors=True)
+    unclosed = span.calls.dialect is not None and not span.in_call
+    span.close(Code.TRUNCATED, survivors=True)
     if unclosed:
-        span.warn(Code.MISSING_CLOSE, "the array of calls lacks its end")
+        span.warn(Code.MISSING_CLOSE, f"the {fault}")
 
 
 class _TaggedJson:
@@ -56,15 +69,12 @@ class _TaggedJson:
 
     def __init__(self, close: str, ends: Sequence[str], contained: bool) -> None:
         self._close, self._contained = close, contained
-        self._spaces_and_close, self._close_tag = Pattern(SPACES, close), Pattern(close)
+        self._close_tag = Pattern(close)
         self._ends = [Pattern(end) for end in ends]
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
+        opener, closing = _opener_and_closing(span.marker, self._close)
         while (state := (yield from self._read_value(span))) is ENDED:
-            if (yield from span.accept(self._spaces_and_close)):  # the usual case
-                span.close()
-                return
-            opener, closing = _opener_and_closing(span.marker, self._close)
             end_of_value = span.place
             char = yield from span.peek()
             if (yield from read_close(span, self._close, self._close_tag, opener, *self._ends)):
@@ -75,15 +85,7 @@ class _TaggedJson:
                 return
             span.rewind(end_of_value)
             span.finish()
-        if state is OPEN:
-            in_call = span.in_call
-            span.close(Code.TRUNCATED, survivors=True)
-            if not in_call:
-                warn_unclosed(span, self._close)
-        else:
-            _, closing = _opener_and_closing(span.marker, self._close)
-            yield from span.recover_at(closing)
-            span.close(Code.INVALID_JSON, survivors=True)
+        yield from close_unfinished(span, state, span.recover_at(closing), f"call lacks its closing {self._close}")
 
     def _read_value(self, span: Span) -> Generator[None, None, ScanState]:
         in_container = self._contained and (yield from span.accept(_CONTAINER))
@@ -126,7 +128,7 @@ def calls_under_names(opening: str, close: str) -> Body:
             return CallEnd.CUT if span.at_end_in(_COLON) else CallEnd.BROKEN_JSON
         span.set_name(unescape(name))
         if (yield from span.accept(_NULL)):
-            end_without_arguments(span)
+            Members(span).end()  # no arguments
             return None
         yield from span.peek()
         return (yield from read_arguments(span))
@@ -156,13 +158,13 @@ def calls_under_names(opening: str, close: str) -> Body:
     return body
 
 
-def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
+def chained_json(*begin: Part) -> Body:
     """Return the grammar of calls in a row without tags: `{"name": ...}; {"name": ...}`.
 
-    `begins` holds the sequences of marker parts with which another call may begin. Each call is reported at its end. If
-    another call follows, the white space and the semicolon between the calls are hidden. Otherwise they are text.
+    `begin` holds the marker parts with which another call may begin. Each call is reported at its end. If another call
+    follows, the white space and the semicolon between the calls are hidden. Otherwise they are text.
     """
-    another = [Pattern(SPACES, Maybe((";",)), SPACES, *begin) for begin in begins]
+    another = Pattern(SPACES, Maybe((";",)), SPACES, *begin)
 
     def body(span: Span) -> Generator[None, None, None]:
         while True:
@@ -173,7 +175,7 @@ def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
                 return
             span.finish()
             end_of_call = span.place
-            if (yield from span.choose(*another)) < 0:
+            if not (yield from span.accept(another)):
                 span.close()
                 return
             span.go_back(end_of_call)

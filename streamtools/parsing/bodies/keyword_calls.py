@@ -46,12 +46,18 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
     loose_until = close if loose else ""
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(loose_until)
+    return lambda span: _PythonicCalls(span, _read_call, close, tags, closing, fenced).read(loose_until)
 
 
 def python_dicts(span: Span) -> Generator[None, None, None]:
     """Read a list of dicts without tags. Each dict is a call: it holds the name and the arguments."""
-    yield from _PythonicCalls(span, "", (Pattern(), Pattern()), _BLANK_LINE, False, _read_dict).read()
+    yield from _PythonicCalls(span, _read_dict).read()
+
+
+def call_line(span: Span) -> Generator[None, None, None]:
+    """Read one call that is alone on its line, from its marker on. If other text follows, the line is no call."""
+    span.rewind(0)
+    yield from _PythonicCalls(span, _read_call, alone=True).read()
 
 
 @dataclass(slots=True)
@@ -59,11 +65,13 @@ class _PythonicCalls:
     """Reads all calls of one span."""
 
     _span: Span
-    _close: str
-    _tags: tuple[Pattern, Pattern]
-    _closing: Closing
-    _fenced: bool
-    _read_one: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]] | None = None
+    _read_one: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]]
+    _close: str = ""
+    _tags: tuple[Pattern, ...] = ()
+    _closing: Closing = _BLANK_LINE
+    _fenced: bool = False
+    alone: bool = False
+    """Whether no other text may follow in the line of a call without a list."""
     _in_list: bool = False
 
     def read(self, loose_until: str = "") -> Generator[None, None, None]:
@@ -77,7 +85,7 @@ class _PythonicCalls:
         while another:
             span.begin_call(span.place)
             literals = ArgumentReader(span, loose_until)
-            state = yield from (self._read_one or _read_call)(span, literals)
+            state = yield from self._read_one(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals.string_begin, self._closing)
                 return
@@ -109,7 +117,10 @@ class _PythonicCalls:
         """Read the text after a call in a list without tags. Returns True if another call follows."""
         span = self._span
         if not self._in_list:
-            span.close()
+            ends = not self.alone or (yield from span.accept(_REST_OF_LINE)) or (yield from span.at_turn_end())
+            if not ends:
+                yield from span.until(self._closing)
+            span.close(None if ends else Code.UNRECOGNISED_TOOL_CALL)
             return False
         char = yield from span.peek()
         comma = char == ","
@@ -197,7 +208,14 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
         if (yield from span.peek()) != "{":
             return broken_or_open(span)
         state = yield from literals.read(depth=span.depth)
-        return (yield from _end_starred(span)) if state is ENDED else state
+        if state is not ENDED:
+            return state
+        if (yield from span.peek()) == ",":
+            span.at += 1
+        if (yield from span.peek()) != ")":
+            return broken_or_open(span)
+        span.at += 1
+        return ENDED
     members = Members(span)
     while (char := (yield from span.peek())) != ")":
         if not char:
@@ -238,32 +256,6 @@ def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Ge
     return (yield from literals.read(depth=span.depth - 1, named=False))
 
 
-def _end_starred(span: Span) -> Generator[None, None, ScanState]:
-    """Read the end of a call after `**{…}`."""
-    if (yield from span.peek()) == ",":
-        span.at += 1
-    if (yield from span.peek()) != ")":
-        return broken_or_open(span)
-    span.at += 1
-    return ENDED
-
-
 def broken_or_open(span: Span) -> ScanState:
     """Return OPEN if the stream ends at this position, or BROKEN if other text follows."""
     return BROKEN if span.at < len(span.text) else OPEN
-
-
-def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call that is alone on its line, from its marker on. If other text follows, the line is no call."""
-    span.rewind(0)
-    literals = ArgumentReader(span)
-    state = yield from _read_call(span, literals)
-    if state is not ENDED:
-        yield from give_up(span, state, literals.string_begin, _BLANK_LINE)
-        return
-    span.end_call()
-    if (yield from span.accept(_REST_OF_LINE)) or (yield from span.at_turn_end()):
-        span.close()
-        return
-    yield from span.until(_BLANK_LINE)
-    span.close(Code.UNRECOGNISED_TOOL_CALL)

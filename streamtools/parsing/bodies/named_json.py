@@ -9,20 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from typing import NamedTuple
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    WrappedCalls,
-    cut_in_tag,
-    end_call,
-    end_without_arguments,
-    read_arguments,
-    read_close,
-)
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_arguments, read_close
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Pattern, Some
+from streamtools.parsing.markers import SENTENCE, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -49,16 +40,9 @@ _BEGINS_JSON = ("{", '"')
 _NOT_JSON = CallEnd(Code.INVALID_ARGUMENTS)
 
 
-class Identity(NamedTuple):
-    """The name of a tool and the provider's id of the call. Both are read from the word before the arguments."""
-
-    name: str
-    provider_id: str | None = None
-
-
-def plain_name(word: str, declared: Declared) -> Identity | None:
+def plain_name(word: str, declared: Declared) -> str | None:
     """Return `word` as the name of the tool. Returns None if it is empty."""
-    return Identity(word) if word else None
+    return word or None
 
 
 class NamedCall:
@@ -76,7 +60,8 @@ class NamedCall:
         optional: bool = False,
         fenced: bool = False,
         type_word: str = "",
-        identify: Callable[[str, Declared], Identity | None] = plain_name,
+        identify: Callable[[str, Declared], str | None] = plain_name,
+        word_is_id: bool = False,
         word: Word = _WORD,
     ) -> None:
         """Configure the tags around the name.
@@ -88,6 +73,7 @@ class NamedCall:
           separator.
         - `identify`: a function that reads the name from the word before the arguments. It returns None if the word
           names no tool.
+        - `word_is_id`: whether this word is also the provider's id of the call.
         - `word`: the word before the arguments.
         """
         self._word = word
@@ -96,7 +82,7 @@ class NamedCall:
         self._optional = optional
         self._type_word = type_word
         self.fenced = fenced
-        self._identify = identify
+        self._identify, self._word_is_id = identify, word_is_id
 
     def read(self, span: Span, close: Pattern | None = None) -> Generator[None, None, CallEnd | None]:
         """Read the call. Returns None if its arguments are complete, else its `CallEnd`.
@@ -128,12 +114,12 @@ class NamedCall:
             elif word not in span.declared:
                 span.set_name("")  # makes the call an error
                 return None
-        identity = self._identify(word, span.declared)
-        if identity is None:
+        name = self._identify(word, span.declared)
+        if name is None:
             return CallEnd.BROKEN
-        if identity.provider_id is not None:
-            span.identify(identity.provider_id)
-        span.set_name(identity.name)
+        if self._word_is_id:
+            span.identify(word)
+        span.set_name(name)
         return None
 
     def _read_arguments(self, span: Span, close: Pattern | None) -> Generator[None, None, CallEnd | None]:
@@ -148,7 +134,7 @@ class NamedCall:
         no_arguments = (_NULL, close, _FENCE) if self.fenced else (_NULL, close)
         if close is None or (yield from span.expect(*filter(None, no_arguments))) < 0:
             return _NOT_JSON
-        end_without_arguments(span)
+        Members(span).end()  # no arguments
         return None
 
 
@@ -191,7 +177,7 @@ class Enclosed:
         self._closing, junk = Closing(end, before=others), Closing(before=others)
         tags = Pattern(begin), Pattern(OneOf(ends)), Pattern(OneOf(begins))
         self._alone = around is None
-        self._wrapped = WrappedCalls(self._read_call, tags, end, self._closing, junk, self._tags, stray=False)
+        self._wrapped = WrappedCalls(self._read_call, tags, end, self._closing, junk, stray=False)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read a call after its opening tag, and the other calls in its wrapper."""
@@ -241,7 +227,6 @@ class AddressedCall:
         """
         self._recipients = re.compile(recipient).findall
         self._tokens = (*ends, *begins)
-        self._spaces_and_end = Pattern(SPACES, OneOf(ends))
         self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
         self._closing = Closing(*ends, before=begins)
 
@@ -264,7 +249,7 @@ class AddressedCall:
     def _read_other(self, span: Span) -> Generator[None, None, None]:
         """Read content that is not an object. Empty content and `null` mean no arguments. Other content is an error."""
         yield from span.accept(_NULL)
-        end_without_arguments(span)
+        Members(span).end()  # no arguments
         if not (yield from self._close(span)):
             span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
             closed = yield from span.until(self._closing)
@@ -272,8 +257,5 @@ class AddressedCall:
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
         """Read the end of the message and close the span. Returns False if the message does not end here."""
-        if (yield from span.accept(self._spaces_and_end)):  # the usual case
-            span.close()
-            return True
         yield from span.peek()
         return (yield from read_close(span, self._tokens[0], self._end, self._next, cut=self._tokens))

@@ -1,4 +1,4 @@
-"""Reads the text of a value between tags, and finds the closing tag that ends it.
+"""Reads parameters in tags, and finds the closing tag that ends the text of a value.
 
 A value may be the content of a file, so it may contain the tags of its own dialect. The grammar balances them: an
 opening tag in a value begins a nested element, and the closing tags after it end that element first. A closing tag
@@ -22,9 +22,12 @@ from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
-from streamtools.parsing.bodies import CallEnd
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag
+from streamtools.parsing.bodies.values import Value
+from streamtools.parsing.declared import Types
 from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern
 from streamtools.parsing.reader import Closing, Reader
+from streamtools.parsing.span import Span
 
 _OTHER: Final = -1
 _TURN_END = Pattern(SPACES, OneOf(TURN_ENDS))
@@ -51,6 +54,18 @@ class Level(NamedTuple):
     close: tuple[Part, ...]
     begin: tuple[Part, ...] = ()
     """The beginning of the opening tag. () means the whole opening tag."""
+
+
+class Parameter(NamedTuple):
+    """A parameter whose value has not been read."""
+
+    key: str
+    types: Types | None = None
+    """The allowed types, if the dialect marks the value. None means the types of the schema."""
+    empty: bool = False
+    """True if neither a value nor a closing tag follows."""
+    line_feed: bool = False
+    """Whether one line feed before a tag belongs to the tag."""
 
 
 class NestedText:
@@ -86,6 +101,7 @@ class NestedText:
         begins = [level.begin or level.opening for level in levels]
         self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
         self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
+        self._begin_value = Pattern(*begins[value])
         self._close_value = Pattern(SPACES, *levels[value].close)
         self._opening = "".join(part for part in levels[value].opening if isinstance(part, str))
         self._others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
@@ -203,6 +219,48 @@ class NestedText:
             if rest.strip() and not closing.is_begun_in(rest):
                 reader.rewind(unconfirmed)
         return CallEnd.CUT
+
+    def read_parameters(
+        self,
+        span: Span,
+        members: Members,
+        read_tag: Callable[[Span], Generator[None, None, Parameter | CallEnd]],
+        *ends: Pattern,
+        outermost: int,
+        separator: Pattern | None = None,
+    ) -> Generator[None, None, CallEnd]:
+        """Read the parameters of a call and its closing tag. Returns the `CallEnd` of the call.
+
+        `read_tag` reads the text between the beginning of a parameter and its value. `ends` are the closing tag of the
+        call, and the tags that may follow a call without its closing tag. The tag `separator` may stand before a
+        parameter and before the closing tag.
+        """
+        while True:
+            yield from span.peek()
+            if separator is not None and (yield from span.accept(separator)):
+                yield from span.peek()
+            place = span.place
+            found = yield from span.choose(self._begin_value, *ends)
+            if found < 0:
+                return cut_in_tag(span, self._begin_value, *ends, *filter(None, [separator]))
+            if found:
+                members.end()
+                if found == 1:
+                    return CallEnd.CLOSED
+                span.go_back(place)
+                return CallEnd.UNCLOSED
+            parameter = yield from read_tag(span)
+            if isinstance(parameter, CallEnd):
+                return parameter
+            key, types, empty, line_feed = parameter
+            value = Value(members.key(key), span, types)
+            if not empty:
+                end = yield from self.read(
+                    span, value.take, members.may_begin, outermost=outermost, line_feed=line_feed
+                )
+                if end.code is not None:
+                    return end
+            value.end()
 
     def reads(self, text: str, after: str, *, line_feed: bool = False) -> bool:
         """Return True if `read` finds exactly the value `text` before the text `after`, whatever follows `after`."""

@@ -39,19 +39,18 @@ from typing import Final
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_json_call
-from streamtools.parsing.bodies.nesting import Level, NestedText
+from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter
 from streamtools.parsing.bodies.values import TYPES, Value
+from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
 _FUNCTION, _END_FUNCTION, _PARAMETER, _END_PARAMETER = "<function=", "</function>", "<parameter=", "</parameter>"
-_TAGS_IN_CALL = _END_FUNCTION, _PARAMETER, _FUNCTION, ">"
 _NAME = Word(r"^<>\r\n", 256)
 _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
 _BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
-_BEGIN_PARAMETER = Pattern(_PARAMETER)
 _KEY_IN_TAG = r"""=\s*(?:"(.*)"|'(.*)'|(.*?))\s*/?>"""
 _REST_OF_TAG: tuple[Part, ...] = (Some(r"^<>\r\n", 1, 256), ">")
 _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
@@ -79,60 +78,42 @@ class FunctionTags:
         self._verbatim = verbatim
         broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
         junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
-        self._after_alone = _BEGIN_FUNCTION, Pattern(open_)
-        read = partial(self._read_function, outermost=0, tags_after=tags)
-        self.wrapped = WrappedCalls(read, tags, _END_FUNCTION, broken, junk, _TAGS_IN_CALL)
+        self._ends_alone = _CLOSE_FUNCTION, _BEGIN_FUNCTION, Pattern(open_)
+        read = partial(self._read_function, outermost=0, ends=(_CLOSE_FUNCTION, *tags))
+        self.wrapped = WrappedCalls(read, tags, _END_FUNCTION, broken, junk)
         """Reads functions after the opening tag of their wrapper."""
 
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function without a wrapper, after its marker."""
-        end = yield from self._read_function(span, 1, self._after_alone)
+        end = yield from self._read_function(span, 1, self._ends_alone)
         yield from end_call(span, end, _END_FUNCTION, _END_OF_BROKEN)
 
-    def _read_function(
-        self, span: Span, outermost: int, tags_after: tuple[Pattern, ...]
-    ) -> Generator[None, None, CallEnd]:
+    def _read_function(self, span: Span, outermost: int, ends: tuple[Pattern, ...]) -> Generator[None, None, CallEnd]:
         """Read one function after `<function=`. Returns the `CallEnd` of the call.
 
         `outermost` is the level of the outermost tag that the function must close: 0 for the wrapper, 1 for the
-        function itself. `tags_after` are the tags that may follow if the closing tag of the function is missing.
+        function itself. `ends` are the closing tag of the function, and the tags that may follow if it is missing.
         """
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_END_OF_TAG)):
-            return cut_in_tag(span, *_TAGS_IN_CALL)
+            return cut_in_tag(span, _END_OF_TAG)
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
         members = Members(span, span.declared.arguments(name), any_key=True)
-        while not empty:
-            yield from span.peek()
-            place = span.place
-            found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *tags_after)
-            if found > 1:
-                span.go_back(place)
-                members.end()
-                span.end_call()
-                return CallEnd.UNCLOSED
-            if found == 1:
-                break
-            if found < 0:
-                return cut_in_tag(span, *_TAGS_IN_CALL)
-            parameter = yield from span.word(_NAME)
-            if not (yield from span.accept(_END_OF_TAG)):
-                return cut_in_tag(span, *_TAGS_IN_CALL)
-            key = _bare(parameter.removesuffix("/"))
-            value = Value(members.key(key), span)
-            if not parameter.endswith("/"):  # <parameter=a/>
-                line_feed = (yield from span.accept(_LINE_FEED)) or not self._verbatim
-                end = yield from self.text.read(
-                    span, value.take, members.may_begin, outermost=outermost, line_feed=line_feed
-                )
-                if end.code is not None:
-                    return end
-            value.end()
-        members.end()
-        span.end_call()
-        return CallEnd.CLOSED
+        if empty:
+            members.end()
+            return CallEnd.CLOSED
+        return (yield from self.text.read_parameters(span, members, self._read_tag, *ends, outermost=outermost))
+
+    def _read_tag(self, span: Span) -> Generator[None, None, Parameter | CallEnd]:
+        """Read a tag after `<parameter=`."""
+        key = yield from span.word(_NAME)
+        if not (yield from span.accept(_END_OF_TAG)):
+            return cut_in_tag(span, _END_OF_TAG)
+        if key.endswith("/"):  # <parameter=a/>
+            return Parameter(_bare(key.removesuffix("/")), empty=True)
+        return Parameter(_bare(key), line_feed=(yield from span.accept(_LINE_FEED)) or not self._verbatim)
 
 
 def _bare(name: str) -> str:
@@ -159,12 +140,12 @@ class NamedTag:
         begin = span.place
         yield from span.peek()
         place = span.place
-        if (yield from span.accept(_OBJECT)):
+        found = yield from span.choose(_OBJECT, self._close_tag)
+        if found == 0:
             span.go_back(place)
-            end = yield from read_json_call(span, self._close_tag, self._close)
+            end = yield from read_json_call(span, self._close_tag)
         else:
-            empty = (yield from span.expect(self._close_tag)) == 0
-            end = yield from self._read_text(span, name, begin, empty=empty)
+            end = yield from self._read_text(span, name, begin, empty=found == 1)
         yield from end_call(span, end, self._close, self._closing)
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, CallEnd]:
@@ -184,7 +165,6 @@ class NamedTag:
                 return end
             value.end()
         members.end()
-        span.end_call()
         return CallEnd.CLOSED
 
 
@@ -241,7 +221,7 @@ class ArgumentPairs:
         self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
         self._close = self.tag_text("/tool_call")
         self._separator = Pattern(*tag(separator)) if separator else None
-        self._tags = [Pattern(*parts) for parts in (tag("arg_key"), self.close, self.opening, self.unwrap)]
+        self._ends = [Pattern(*parts) for parts in (self.close, self.opening, self.unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))
         self._begin_value = None if tag("arg_value") == ("",) else Pattern(*tag("arg_value"))
         self._type_tags = [Pattern(*tag(name)) for name in ("arg_type", "/arg_type") if name in spelled]
@@ -259,11 +239,9 @@ class ArgumentPairs:
         following = (tag(separator),) if separator else ()
         self.text = NestedText(*levels, ends=following, head=pair, key=_KEY_IN_PAIR, outermost=outermost)
         self._end_of_broken = broken = Closing(self.close, before=(self.opening, self.unwrap))
-        optional = filter(None, (self._begin_value, self._separator))
-        self._all_tags = (*self._tags, self._end_key, *optional)
         read = partial(self._read_call, outermost=outermost)
         wrapper_tags = Pattern(*self.opening), Pattern(*self.unwrap), Pattern(*self.wrapper)
-        self.wrapped = WrappedCalls(read, wrapper_tags, self._close, broken, broken, self._all_tags)
+        self.wrapped = WrappedCalls(read, wrapper_tags, self._close, broken, broken)
         """Reads calls after the opening tag of their wrapper."""
 
     def single(self, span: Span) -> Generator[None, None, None]:
@@ -276,40 +254,28 @@ class ArgumentPairs:
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
         span.set_name(name)
-        schema = span.declared.arguments(name)
-        members = Members(span, schema)
-        while True:
+        members = Members(span, span.declared.arguments(name))
+        read_tag = partial(self._read_key, members.schema)
+        return (
+            yield from self.text.read_parameters(
+                span, members, read_tag, *self._ends, outermost=outermost, separator=self._separator
+            )
+        )
+
+    def _read_key(self, schema: Schema, span: Span) -> Generator[None, None, Parameter | CallEnd]:
+        """Read a key and the tags after it, up to the value."""
+        key, types = (yield from span.word(_KEY)).strip(), None
+        if not (yield from span.accept(self._end_key)):
+            return cut_in_tag(span, self._end_key)
+        if self._begin_value is not None:
             yield from span.peek()
-            if self._separator is not None and (yield from span.accept(self._separator)):
+            if self._type_tags and (yield from span.accept(self._type_tags[0])):
+                word = yield from span.word(_KEY)
+                marked, allowed = TYPES.get(word.strip()), schema.property(key).types
+                types = marked if marked is not None and (not allowed or marked <= allowed) else None
+                if not (yield from span.accept(self._type_tags[1])):
+                    return cut_in_tag(span, self._type_tags[1])
                 yield from span.peek()
-            place = span.place
-            found = yield from span.choose(*self._tags)
-            if found < 0:
-                return cut_in_tag(span, *self._all_tags)
-            if found:
-                members.end()
-                span.end_call()
-                if found == 1:
-                    return CallEnd.CLOSED
-                span.go_back(place)
-                return CallEnd.UNCLOSED
-            key = yield from span.word(_KEY)
-            if not (yield from span.accept(self._end_key)):
-                return cut_in_tag(span, *self._all_tags)
-            key, types = key.strip(), None
-            if self._begin_value is not None:
-                yield from span.peek()
-                if self._type_tags and (yield from span.accept(self._type_tags[0])):
-                    word = yield from span.word(_KEY)
-                    marked, allowed = TYPES.get(word.strip()), schema.property(key).types
-                    types = marked if marked is not None and (not allowed or marked <= allowed) else None
-                    if not (yield from span.accept(self._type_tags[1])):
-                        return cut_in_tag(span, *self._all_tags)
-                    yield from span.peek()
-                if not (yield from span.accept(self._begin_value)):
-                    return cut_in_tag(span, *self._all_tags)
-            value = Value(members.key(key), span, types)
-            end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
-            if end.code is not None:
-                return end
-            value.end()
+            if not (yield from span.accept(self._begin_value)):
+                return cut_in_tag(span, self._begin_value)
+        return Parameter(key, types)

@@ -26,7 +26,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, cut_in_tag, end_call, end_without_arguments, read_json_call
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, end_call, read_json_call
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
@@ -39,7 +39,8 @@ BEFORE_ATTRIBUTE = Some(r" \t\r\n", 1, 32)
 
 _KEY = Word(r"A-Za-z0-9_:.\-", 64)
 _SPACED_EQUALS = Pattern(SPACES, "=", SPACES)
-_EMPTY = Pattern("/", SPACES, ">")
+END_OF_EMPTY = Pattern("/", SPACES, ">")
+"""The end of a tag without content."""
 _QUOTED = {quote: (Word(f"^{quote}", 1024), Pattern(quote)) for quote in "\"'"}
 _BARE = Word(r"""^\s"'<>/=""", 1024)
 
@@ -71,7 +72,7 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
             reader.at += 1
             return attributes, ">"
         if char == "/":
-            return attributes, "/>" if (yield from reader.accept(_EMPTY)) else ""
+            return attributes, "/>" if (yield from reader.accept(END_OF_EMPTY)) else ""
         key = yield from reader.word(_KEY)
         if not key or not (yield from reader.accept(_SPACED_EQUALS)):
             return attributes, ""
@@ -79,14 +80,6 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
         if value is None:
             return attributes, ""
         attributes.setdefault(key, unescape(value))
-
-
-def end_in_attributes(reader: Reader) -> CallEnd:
-    """If the stream ends in a tag after its attributes, read the rest and return CUT. Otherwise return BROKEN."""
-    if not reader.ended or reader.text[reader.at :].strip(" \t\r\n/"):
-        return CallEnd.BROKEN
-    reader.at = len(reader.text)
-    return CallEnd.CUT
 
 
 def _read_value(reader: Reader) -> Generator[None, None, str | None]:
@@ -131,8 +124,7 @@ class Elements:
         self._prefix_length = len(prefix) + 1
         open_: tuple[Part, ...] = (prefix + "<", _NAME, _AFTER_NAME)
         close: tuple[Part, ...] = (prefix + "</", SPACES, _NAME, SPACES, ">")
-        self._open, self._close = Pattern(*open_), Pattern(*close)
-        self._first_open, self._first_close = Pattern(SPACES, *open_), Pattern(SPACES, *close)
+        self._open, self._close = Pattern(SPACES, *open_), Pattern(SPACES, *close)
         self._null = Pattern(SPACES, OneOf(("null", "None")), SPACES, *close)
         self._bracket = Pattern(SPACES, "<![CDATA[", SPACES, "[") if xml else _BRACKET
         self._prefix, self._xml = prefix, xml
@@ -168,7 +160,7 @@ class Elements:
             span.at -= 1  # the character after the name belongs to the attributes or to the end of the tag
             _, end = yield from read_attributes(span)
             if not end:
-                return end_in_attributes(span)
+                return cut_in_tag(span, END_OF_EMPTY)
             inner = self._begin_element(span, container, name)
             if inner is None:
                 return cut_in_tag(span, *self._tags)
@@ -213,7 +205,7 @@ class Elements:
         if types and not types & _CONTAINERS:
             return (yield from self._read_text(span, stack, name, schema))
         place = span.place
-        found = yield from span.choose(self._first_close, self._first_open, _BRACKET, self._bracket)
+        found = yield from span.choose(self._close, self._open, _BRACKET, self._bracket)
         before = span.read_since(place)
         inner = self._tag_name(before)
         if found == 0 and inner == name:
@@ -307,19 +299,16 @@ class ElementCall:
         self._close = Pattern(*close)
         self._closing = Closing(close)
 
-    def empty(self, span: Span) -> Generator[None, None, None]:
-        """Read a call that consists of one empty tag, such as `<f/>`."""
+    def __call__(self, span: Span) -> Generator[None, None, None]:
+        """Read the rest of a call after its opening tag, which may be an empty tag, such as `<f/>`."""
         span.set_name(self._name)
-        end_without_arguments(span)
-        span.close()
-        yield from ()
-
-    def read(self, span: Span) -> Generator[None, None, None]:
-        """Read the rest of a call after its opening tag."""
-        span.set_name(self._name)
+        if span.marker.endswith("/>"):
+            Members(span).end()  # no arguments
+            span.close()
+            return
         char = yield from span.peek()
         if char == "{":
-            end = yield from read_json_call(span, self._close, f"</{self._name}>")
+            end = yield from read_json_call(span, self._close)
         else:
             end = yield from _ELEMENTS.read(span, self._name, span.declared.arguments(self._name))
             end = CallEnd.BROKEN if end is CallEnd.UNCLOSED else end

@@ -60,10 +60,8 @@ def atem_xml() -> Dialect:
     """
     ends, name, start, prefix = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant ", "atem:"
     calls = Invocations("function_calls", prefix=prefix, read_name=_without_namespace)
-    body, write = (
-        calls.addressed(*ends),
-        _writer(calls, "<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix),
-    )
+    body = calls.addressed(*ends)
+    write = _writer(calls, "<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix)
     return Dialect(
         id="atem_xml",
         openers=(
@@ -101,7 +99,7 @@ def minicpm5_xml() -> Dialect:
     return Dialect(
         id="minicpm5_xml",
         openers=_bare_openers(calls, "<param", "</function", "</param"),
-        write_call=_writer(calls, invoke="function", parameter="param", xml=True, line=""),
+        write_call=_writer(calls, xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=closing_tags("</function>"),
         strays=calls.text.strays,
@@ -274,19 +272,17 @@ def _writer(
     after: str = "",
     *marks: str,
     prefix: str = "",
-    invoke: str = "invoke",
-    parameter: str = "parameter",
     xml: bool = False,
     line: str = "\n",
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes a call between the texts `before` and `after`.
 
-    `prefix` is the text before the name in each tag. `invoke` and `parameter` are the names of the tags of a call and
-    of an argument. `line` is the text between two tags. With `marks`, all tags of the dialect begin with one of them,
-    and an attribute tells whether a value is a string. With `xml=True`, values with `<` or `&` are CDATA sections.
-    Otherwise, a tag in a value gets a word joiner (U+2060) if `calls` would not read it as text.
+    `prefix` is the text before the name in each tag. `line` is the text between two tags. With `marks`, all tags of the
+    dialect begin with one of them, and an attribute tells whether a value is a string. With `xml=True`, values with `<`
+    or `&` are CDATA sections. Otherwise, a tag in a value gets a word joiner (U+2060) if `calls` would not read it as
+    text.
     """
-    invoke, parameter = prefix + invoke, prefix + parameter
+    invoke, parameter = (prefix + name for name in calls.names)
     # With a prefix, all tags of the dialect have it. Otherwise `before` is the tag of the wrapper.
     names = marks or ((prefix,) if prefix else (invoke, parameter, before.strip()[1:-1]))
     tags = both_tags(*filter(None, names))
@@ -363,7 +359,6 @@ def _quote(text: str) -> str:
     return '"' + html.escape(text, quote=False).replace('"', "&quot;") + '"'
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 _AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")  # the characters that may follow the name in a tag
 _is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
 
@@ -394,16 +389,16 @@ def _element_openers(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ..
     if not _is_name(name):
         return ()
     words = [parameter + following for parameter in parameters if _is_name(parameter) for following in _AFTER_NAME]
-    first = OneOf(tuple(words)) if parameters else OneOf(tuple(_LETTERS))
+    first = OneOf(tuple(words)) if parameters else Some("A-Za-z_", 1, 1)
     begin: tuple[Part, ...] = (f"<{name}", SPACES, ">", SPACES)
     body = ElementCall(name)
     openers = [
-        Opener(begin, body.read, ahead=("{", SPACES, '"')),
-        Opener(begin, body.read, ahead=("</", SPACES, name, SPACES, ">")),
-        Opener((f"<{name}", SPACES, "/>"), body.empty),
+        Opener(begin, body, ahead=("{", SPACES, '"')),
+        Opener(begin, body, ahead=("</", SPACES, name, SPACES, ">")),
+        Opener((f"<{name}", SPACES, "/>"), body),
     ]
     if words or not parameters:
-        openers.append(Opener(begin, body.read, ahead=("<", first)))
+        openers.append(Opener(begin, body, ahead=("<", first)))
     return tuple(openers)
 
 

@@ -275,15 +275,7 @@ def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]
     The tag is hidden, and the sentence is shown. `calls` are the openers of the calls themselves.
     """
     aheads = [(*SENTENCE, *call.parts, *call.ahead) for call in calls]
-    first, *rest = tag
-    tags = [tag]
-    if rest and isinstance(rest[0], OneOf):  # the search for markers is fast only if the first part is long
-        tags = [(f"{first}{word}", *rest[1:]) for word in rest[0].words]
-    return tuple(
-        Opener(parts, wrapper, ahead, announces=False, tag_parts=parts_of_token(parts))
-        for parts in tags
-        for ahead in aheads
-    )
+    return tuple(Opener(tag, wrapper, ahead, announces=False, tag_parts=parts_of_token(tag)) for ahead in aheads)
 
 
 def parts_of_token(tag: tuple[Part, ...]) -> int | None:

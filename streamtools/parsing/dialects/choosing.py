@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from operator import attrgetter
 from typing import TypeAlias
 
 from streamtools.errors import did_you_mean
-from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag, pieces
+from streamtools.parsing.dialects.base import Dialect, NearMiss, Tag, pieces
 from streamtools.parsing.dialects.model_names import dialects_for, families_for
 from streamtools.parsing.dialects.table import DIALECTS
 
@@ -68,19 +67,19 @@ def _auto() -> tuple[Dialect, ...]:
     return tuple(
         replace(
             dialect,
-            openers=tuple(map(_opener_for_auto, filter(attrgetter("auto"), dialect.openers))),
+            openers=tuple(
+                opener if isinstance(opener.auto, bool) else replace(opener, where=opener.auto)
+                for opener in dialect.openers
+                if opener.auto
+            ),
             openers_for=None,
             reserved_patterns=() if dialect.auto == "marked" else dialect.reserved_patterns,
-            tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
+            tags=tuple(_tag_for_auto(tag) for tag in dialect.tags if tag.auto),
             in_code="text",
         )
         for dialect in DIALECTS.values()
         if dialect.auto
     )
-
-
-def _opener_for_auto(opener: Opener) -> Opener:
-    return opener if isinstance(opener.auto, bool) else replace(opener, where=opener.auto)
 
 
 def _tag_for_auto(tag: Tag) -> Tag:

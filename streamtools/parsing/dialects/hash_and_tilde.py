@@ -31,12 +31,12 @@ from typing import Literal
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.limits import TOOL_NAME
-from streamtools.parsing.bodies import read_close, warn_unclosed
-from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies import read_close
+from streamtools.parsing.bodies.json_bodies import close_unfinished, json_calls
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.writing import as_object, write_json
-from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
+from streamtools.parsing.json_scanner import ENDED
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
@@ -139,16 +139,12 @@ def tilde_fence(*, nonce: str | None = None) -> Dialect:
     nonce_parts = (_GAP, nonce) if nonce else ()
     nonce_text = f" {nonce}" if nonce else ""
 
-    def result(*parts: Part) -> Opener:
-        return Opener((_RESULT, *nonce_parts, *parts, LINE_END), _read_result, where="line_start", kind="result")
-
+    result: tuple[Part, ...] = (_RESULT, *nonce_parts, Maybe((_GAP, _NAME)), BLANKS, LINE_END)
     return Dialect(
         id="tilde_fence",
         openers=(
             Opener((_CALL, *nonce_parts, BLANKS, LINE_END), _read_call, where="line_start"),
-            result(),
-            result(_GAP),
-            result(_GAP, _NAME, BLANKS),
+            Opener(result, _read_result, where="line_start", kind="result"),
         ),
         write_call=lambda name, arguments: f"{_CALL}{nonce_text}\n{write_json(name, arguments)}\n~~~",
         write_result=lambda name, text: f"{_RESULT}{nonce_text} {name}\n{text}\n~~~",
@@ -173,8 +169,7 @@ def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
         faults += [
             ((_CALL, BLANKS, LINE_END), "the fence lacks its nonce"),
             ((_CALL, _GAP, _ANY_NONCE, BLANKS, LINE_END), "the fence has another nonce"),
-            ((_RESULT, BLANKS, LINE_END), "the result lacks its nonce"),
-            ((_RESULT, _GAP, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
+            ((_RESULT, Maybe((_GAP, _NAME)), BLANKS, LINE_END), "the result lacks its nonce"),
             ((_RESULT, _GAP, _ANY_NONCE, _GAP, _NAME, BLANKS, LINE_END), "the result has another nonce"),
         ]
     return tuple(NearMiss(parts, fault, where="line_start") for parts, fault in faults)
@@ -200,14 +195,8 @@ def _read_call(span: Span) -> Generator[None, None, None]:
         if not (yield from read_close(span, "~~~", _TILDES, cut=("```",) if fenced else ())):
             yield from _skip_to_closing(span)
             span.close(Code.INVALID_JSON)
-    elif state is OPEN:
-        in_call = span.in_call
-        span.close(Code.TRUNCATED, survivors=True)  # complete calls of an array remain valid
-        if not in_call:  # the text ends between two calls of an array
-            warn_unclosed(span, "~~~")
     else:
-        yield from _skip_to_closing(span)
-        span.close(Code.INVALID_JSON, survivors=True)
+        yield from close_unfinished(span, state, _skip_to_closing(span), "call lacks its closing ~~~")
 
 
 def _read_result(span: Span) -> Generator[None, None, None]:

@@ -21,17 +21,9 @@ from functools import partial
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import calls_under_names, json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, WORD_FIRST, Enclosed, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, WORD_FIRST, Enclosed, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import (
-    AFTER_WRAPPER,
-    NO_JSON,
-    Dialect,
-    Opener,
-    Tag,
-    before_sentence,
-    closing_tags,
-)
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, before_sentence
 from streamtools.parsing.dialects.writing import name_and_json, write_json
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
@@ -178,12 +170,12 @@ def kimi_k2() -> Dialect:
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
     begin_any, end_any = (("<|tool_call", OneOf(("s_", "_")), f"section_{which}|>") for which in ("begin", "end"))
-    named, after_call = NamedCall(arguments_begin, identify=_read_id), (GAP, NAME, GAP, arguments_begin)
+    named = NamedCall(arguments_begin, identify=_read_id, word_is_id=True)
     return Dialect(
         id="kimi_k2",
         openers=(
             Opener(begin_any, Enclosed(named, call, end, around=(begins, ends)).section, announces=False),
-            Opener((call,), Enclosed(named, call, end), ahead=after_call),
+            Opener((call,), Enclosed(named, call, end), ahead=(GAP, NAME, GAP, arguments_begin)),
         ),
         write_call=name_and_json(f"{begins[0]}{call}functions.", f":0{arguments_begin}", end + ends[0]),
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
@@ -196,8 +188,8 @@ _match_id = re.compile(f"{NAMESPACE}(.+):[0-9]+").fullmatch  # functions.get_wea
 _separate = partial(re.compile(r"[\W_]+").sub, "_")
 
 
-def _read_id(word: str, declared: Declared) -> Identity | None:
-    """Return the name in the id `word`, and the id. The name of a well-formed id may be an undeclared tool.
+def _read_id(word: str, declared: Declared) -> str | None:
+    """Return the name in the id `word`. The name in a well-formed id may be an undeclared tool.
 
     Returns None if the id fits several declared tools, or is malformed and fits none.
 
@@ -208,7 +200,7 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
     found = _match_id(word)
     name = re.sub(f"^{NAMESPACE}", "", word) if found is None else found[1]
     if name in declared:
-        return Identity(name, word)
+        return name
     names = [_separate(tool) for tool in declared.names]
     optional = "?" if len(names) == 1 else ""
     tools = [
@@ -217,8 +209,8 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
         if re.fullmatch(f"(?:functions_?)*(?:{separated}){optional}[_0-9]*", _separate(word))
     ]
     if len(tools) == 1:
-        return Identity(tools[0], word)
-    return Identity(name, word) if found is not None and not tools else None
+        return tools[0]
+    return name if found is not None and not tools else None
 
 
 def apertus_list() -> Dialect:
@@ -234,7 +226,11 @@ def apertus_list() -> Dialect:
         ),
         write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
         reserved=(begin, end),
-        tags=(Tag((reasoning,), closings=(end_of_reasoning,)), Tag((end_of_reasoning,)), *closing_tags(end)),
+        tags=(
+            Tag((reasoning,), closings=(end_of_reasoning,)),
+            Tag((end_of_reasoning,)),
+            Tag((end,), where="after_call"),
+        ),
     )
 
 

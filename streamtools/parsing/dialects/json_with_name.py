@@ -67,14 +67,13 @@ def granite_list() -> Dialect:
         auto=False,
     )
     response = (Tag((tag,), auto=False) for tag in ("<response>", "</response>"))
-    dialect = _tagged(
+    return _tagged(
         "granite_list",
         ("<|tool_call|>[", "]"),
+        Opener(("<tool_call>", SPACES), json_calls(), ahead=("[",), auto=False),
         reserved=("<|tool_call|>", "<tool_call"),
         tags=(reasoning, Tag(("<|/tool_call|>",)), *response),
     )
-    hermes = Opener(("<tool_call>", SPACES), json_calls(), ahead=("[",), auto=False)
-    return replace(dialect, openers=(*dialect.openers, hermes))
 
 
 def longcat_json() -> Dialect:
@@ -107,9 +106,8 @@ def qwen25_coder_tools() -> Dialect:
     dialect. Source: the reports of users to inference servers.
     """
     layout, tags = ("<tools>\n", "\n</tools>"), closing_tags("</tool_call>")
-    dialect = _tagged("qwen25_coder_tools", layout, tags=tags, auto=False)
     hermes = (replace(opener, unless_enabled="hermes_json") for opener in hermes_json().openers)
-    return replace(dialect, openers=(*dialect.openers, *hermes))
+    return _tagged("qwen25_coder_tools", layout, *hermes, tags=tags, auto=False)
 
 
 def rwkv_fence() -> Dialect:
@@ -279,7 +277,7 @@ def json_begin_end() -> Dialect:
 def _tagged(
     id: str,
     layout: tuple[str, str],
-    *,
+    *more: Opener,
     firsts: str = "{[",
     line_feeds: int = 0,
     reserved: tuple[str, ...] = (),
@@ -288,7 +286,8 @@ def _tagged(
 ) -> Dialect:
     """Return a dialect of JSON between two tags, or after one tag.
 
-    `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts.
+    `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts. `more`
+    are other openers.
     `firsts` are the characters with which the JSON may begin. `line_feeds` is how many line feeds before the first tag
     are hidden. `reserved` and `auto` are fields of `Dialect`. By default, the beginnings of the two tags are reserved.
     """
@@ -296,9 +295,7 @@ def _tagged(
     body = json_calls(close)
     return Dialect(
         id=id,
-        openers=tuple(
-            Opener((opening, SPACES), body, ahead=(first,), line_feeds=line_feeds, auto=auto) for first in firsts
-        ),
+        openers=(Opener((opening, SPACES), body, (OneOf(tuple(firsts)),), line_feeds=line_feeds, auto=auto), *more),
         write_call=_json_writer(*layout),
         reserved=reserved or (opening[:-1], close[:-1]),
         tags=(*tags, *closing_tags(close)),
@@ -336,7 +333,7 @@ def llama3_json() -> Dialect:
     keys = OneOf(_quoted(("type", "id", "function", *NAME_FIELDS)))
     return Dialect(
         id="llama3_json",
-        openers=(Opener(("<|python_tag|>", SPACES), chained_json([("{", _GAP, keys)]), ahead=("{",)),),
+        openers=(Opener(("<|python_tag|>", SPACES), chained_json("{", _GAP, keys), ahead=("{",)),),
         openers_for=lambda names: _bare(_call(names)),
         write_call=_json_writer("", "", keys=("name", "parameters")),
         reserved=("<|python_tag|>",),

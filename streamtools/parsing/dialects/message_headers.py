@@ -18,7 +18,7 @@ from typing import Any
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, AddressedCall, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, AddressedCall, NamedCall, bare
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.writing import name_and_json
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Header, OneOf, Part, Some, Where
@@ -156,7 +156,7 @@ def _read_without_tokens(span: Span) -> Generator[None, None, None]:
     if name not in span.declared:
         shorter = _replace_suffix("", name)
         name = shorter if shorter in span.declared or not span.declared.names else name
-    return bare(NamedCall(identify=lambda word, declared: Identity(name)), "assistant")(span)
+    return bare(NamedCall(identify=lambda word, declared: name), "assistant")(span)
 
 
 _replace_suffix = re.compile(r"(?<=.)(?:analysis|commentary|final)?(?:json|code)?$").sub
@@ -250,4 +250,4 @@ def _recipient_openers(names: tuple[str, ...], where: Where = "start", *, arrows
 def _read_addressed(span: Span) -> Generator[None, None, None]:
     """Read one call. The marker contains the name of the tool."""
     name = span.marker.strip(" \t\r\n").removeprefix(">>>")
-    return bare(NamedCall(identify=lambda word, declared: Identity(name)), ">>>")(span)
+    return bare(NamedCall(identify=lambda word, declared: name), ">>>")(span)

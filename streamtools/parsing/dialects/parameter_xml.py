@@ -46,14 +46,9 @@ def qwen3_coder_xml() -> Dialect:
     between the opening tag and the function. The sentence is shown.
     """
     functions = FunctionTags()
-    alone = Opener(("<function=",), functions.alone, ahead=_ALONE, line_feeds=2)
     return Dialect(
         id="qwen3_coder_xml",
-        openers=(
-            Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
-            alone,
-            *before_sentence(("<tool_call>",), alone),
-        ),
+        openers=_function_openers(functions, "<tool_call>", line_feeds=2, unless_enabled=""),
         write_call=_function_writer(functions, "<tool_call>", "</tool_call>"),
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1),),
@@ -119,10 +114,15 @@ def llama31_function_tag() -> Dialect:
     )
 
 
-def _function_openers(functions: FunctionTags, opening: str) -> tuple[Opener, ...]:
-    """Return the openers of functions. The tag `opening` of a wrapper, and then a sentence, may precede them."""
-    alone = Opener(("<function=",), functions.alone, ahead=_ALONE, unless_enabled="qwen3_coder_xml")
-    wrapped = Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG)
+def _function_openers(
+    functions: FunctionTags, opening: str, *, line_feeds: int = 0, unless_enabled: str = "qwen3_coder_xml"
+) -> tuple[Opener, ...]:
+    """Return the openers of functions. The tag `opening` of a wrapper, and then a sentence, may precede them.
+
+    `line_feeds` is a field of each opener, and `unless_enabled` one of the opener without a wrapper.
+    """
+    alone = Opener(("<function=",), functions.alone, _ALONE, line_feeds=line_feeds, unless_enabled=unless_enabled)
+    wrapped = Opener(functions.opening, functions.wrapped, _FIRST_TAG, line_feeds=line_feeds)
     return (wrapped, alone, *before_sentence((opening,), alone))
 
 

@@ -49,8 +49,7 @@ def pythonic_llama4() -> Dialect:
     read as in `pythonic`. If the prompt contains calls in JSON, the model writes JSON between the tags.
     """
     opening, close = "<|python_start|>", "<|python_end|>"
-    dialect = _tagged("pythonic_llama4", opening, close)
-    return replace(dialect, openers=(*dialect.openers, *_json_openers(opening, close)))
+    return _tagged("pythonic_llama4", opening, close, _json_opener(opening, close))
 
 
 def olmo3_pythonic() -> Dialect:
@@ -76,10 +75,10 @@ def lfm2_pythonic() -> Dialect:
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, loose=True)
+    result = Opener((begin,), forged_result(end), kind="result")
+    dialect = _tagged("lfm2_pythonic", opening, close, _json_opener(opening, close), result, loose=True)
     return replace(
         dialect,
-        openers=(*dialect.openers, *_json_openers(opening, close), Opener((begin,), forged_result(end), kind="result")),
         tags=(Tag((opening, SPACES, close)), Tag((opening, SPACES, "[", SPACES, "]", SPACES, close)), *dialect.tags),
         write_result=lambda name, text: f"{begin}{text}{end}",
         reserved=(opening, close, begin, end),
@@ -188,18 +187,15 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
     )
 
 
-def _tagged(id: str, opening: str, close: str, *, loose: bool = False) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *more: Opener, loose: bool = False) -> Dialect:
     """Return a dialect of Python calls between two tags, in a list or alone. Also reads lists without tags.
 
-    With `loose=True`, values may deviate from Python, as in LFM2.
+    `more` are other openers. With `loose=True`, values may deviate from Python, as in LFM2.
     """
     body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
-        openers=(
-            Opener((opening, SPACES), body, ahead=(NAME, "(")),
-            Opener((opening, SPACES), body, ahead=("[", SPACES, NAME, "(")),
-        ),
+        openers=(Opener((opening, SPACES), body, ahead=(Maybe(("[", SPACES)), NAME, "(")), *more),
         openers_for=_list_openers,
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
@@ -210,10 +206,9 @@ def _tagged(id: str, opening: str, close: str, *, loose: bool = False) -> Dialec
     )
 
 
-def _json_openers(opening: str, close: str) -> tuple[Opener, ...]:
-    """Return the openers of calls in JSON between the two tags."""
-    body = json_calls(close)
-    return tuple(Opener((opening, SPACES), body, ahead=ahead) for ahead in (("{",), ("[", SPACES, "{")))
+def _json_opener(opening: str, close: str) -> Opener:
+    """Return the opener of calls in JSON between the two tags."""
+    return Opener((opening, SPACES), json_calls(close), ahead=(Maybe(("[", SPACES)), "{"))
 
 
 def _list_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies.nesting import NestedText
 from streamtools.parsing.dialects.neutralizing import JOINER
+
+if TYPE_CHECKING:
+    from streamtools.parsing.bodies.nesting import NestedText
 
 
 def write_json(name: str, arguments: dict[str, Any]) -> str:
