@@ -126,7 +126,7 @@ def check(given: Input) -> Iterator[object]:
     """Check the laws for one run."""
     source = read(given.text)
     options = given.choose_all(CHOICES) | {"dialects": enabled(_IDS)}
-    cancel, idle = given.choose(10, _HOW["cancel"]), given.choose(11, _HOW["idle"])
+    cancel, idle = given.choose(9, _HOW["cancel"]), given.choose(10, _HOW["idle"])
     events = run(source, cancel=cancel, idle=idle, **options)
     validate(events)
     for event in events:
@@ -198,5 +198,5 @@ def make() -> Target:
     return Target("machine", check, lambda: list(seeds(_bodies(), CHOICES | _HOW)), [encode(word) for word in words])
 
 
-assert len(CHOICES) == 10, "the places of `_HOW` follow"
+assert len(CHOICES) == 9, "the places of `_HOW` follow"
 assert DEFAULT_LIMITS in CHOICES["limits"]
