@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar, Unpack
@@ -172,7 +173,8 @@ class _Gateway:
             transport = RecordingTransport(transport, self.record)
         timeouts = httpx.Timeout(self.timeout, connect=min(10.0, self.timeout))
         self._lifespan_app = Starlette(lifespan=self.lifespan)
-        self._client = httpx.AsyncClient(transport=transport, timeout=timeouts, trust_env=False)
+        cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # a client's cookies must not reach other clients
+        self._client = httpx.AsyncClient(transport=transport, timeout=timeouts, trust_env=False, cookies=cookies)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:

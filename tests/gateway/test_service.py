@@ -95,7 +95,8 @@ async def test_only_listed_paths_pass() -> None:
         "GET /v1/models HTTP/1.1",
         "GET /v1/models/org%2Fname HTTP/1.1",
     ]
-    assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
+    assert upstream.heads[0]["authorization"] == "Bearer k"
+    assert [] == [head for head in upstream.heads if "cookie" in head], "a client's or the upstream's cookie"
 
 
 async def test_mounted_at_a_path() -> None:
