@@ -209,45 +209,27 @@ async def _is_resolved_once(ledger: CallLedger, clock: VirtualClock) -> None:
     assert (outcome.result, outcome.text, outcome.error) == ({"paid": True}, '{"paid":true}', None)
 
 
-async def _prunes(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Pruned entries are old, not running, not needed by a suspension, and not of another owner."""
-    plain, named, held, lost, late = (_other_call(number) for number in range(5))
-    await ledger.begin("run_1", plain, Claim(holder="h", until=0))
-    await ledger.begin("run_1", named, Claim(holder="h", until=clock.now + 5))
-    await ledger.begin("run_1", held, Claim(holder="h", until=0))
-    await ledger.begin("run_1", lost, Claim(until=0))
-    await ledger.begin("run_1", late, Claim(holder="h", until=clock.now - 5))  # another clock may disagree
-    for call in plain, named, late:
-        await ledger.finish("run_1", (await _entry(ledger, call)).with_result())
-    clock.now += 1
-    await ledger.hold("run_1", held, "h", ledger.lease)
-    assert await ledger.prune(2) == 0
-    assert await ledger.of("ann").prune(1) == 0
-    assert await ledger.prune(1) == 2
-    assert [entry.call for entry in await ledger.entries()] == [named, held, late]
-    await ledger.hold("run_1", held, "h", 0)
-    clock.now += 5 + CLOCK_SLACK
-    assert await ledger.prune(1) == 3
-    assert await ledger.begin("run_1", plain) is None
-
-
 async def _keeps(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Ended and released entries expire after `keep`. A call that may be running does not expire."""
+    """Ended and released entries expire after `keep`, unless a suspension may name them. A running call is kept."""
     await ledger.fence("run_1", 1)
-    ended, left, begun = (_other_call(number) for number in range(3))
-    for call in ended, left, begun:
-        await ledger.begin("run_1", call, Claim(holder="h", epoch=1))
-    (entry, *_) = await ledger.entries()
-    await ledger.finish("run_1", entry.with_result())
+    ended, left, begun, plain = (_other_call(number) for number in range(4))
+    for call in ended, left, begun, plain:
+        await ledger.begin("run_1", call, Claim(holder="h", epoch=1, until=0 if call is plain else math.inf))
+    for entry in await ledger.entries():
+        if entry.call in (ended, plain):
+            await ledger.finish("run_1", entry.with_result())
     await ledger.hold("run_1", left, "h", 0)
     clock.now += ledger.keep - 1
     await ledger.begin("run_2", _CALL)
-    assert len(await ledger.entries()) == 4
-    clock.now += 1 + CLOCK_SLACK
+    assert len(await ledger.entries()) == 5
+    clock.now += 2
     await ledger.begin("run_3", _CALL)
-    assert [entry.call for entry in await ledger.entries()] == [begun, _CALL, _CALL]
-    await ledger.begin("run_3", _other_call(3), Claim(epoch=1))
-    assert await ledger.begin("run_1", _other_call(4)) is None, "an epoch expires, too"
+    assert [entry.call for entry in await ledger.entries()] == [ended, left, begun, _CALL, _CALL]
+    clock.now += CLOCK_SLACK
+    await ledger.begin("run_4", _CALL)
+    assert [entry.call for entry in await ledger.entries()] == [begun, _CALL, _CALL, _CALL]
+    await ledger.begin("run_3", _other_call(4), Claim(epoch=1))
+    assert await ledger.begin("run_1", _other_call(5)) is None, "an epoch expires, too"
 
 
 async def _stores_any_text(ledger: CallLedger, clock: VirtualClock) -> None:
@@ -318,7 +300,6 @@ _LAWS = (
     _fences_during_takeover,
     _lists,
     _is_resolved_once,
-    _prunes,
     _keeps,
     _stores_any_text,
     _survives_cancellation,

@@ -153,14 +153,6 @@ class CallLedger(Protocol):
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
 
-    async def prune(self, age: float | None = None) -> int:
-        """Delete old entries, and return their number.
-
-        An entry is deleted if its call ended at least `age` seconds ago. A call that never ended and has no valid lease
-        is deleted if it started at least `age` seconds ago. `age` defaults to `keep`. Running calls are kept, and so
-        are calls that a suspension may still name.
-        """
-
 
 class OwnerViews(Checked):
     """Implements `CallLedger.of`. A view is a shallow copy of the ledger with the name of its owner.

@@ -108,20 +108,6 @@ for i = 1, #page, 2 do
 end
 return {digits(now), found, page[last] or '', page[last + 1] or ''}
 """
-_PRUNE = """
--- ARGV first index, age, owner, key prefixes of calls and of runs
-local page, deleted = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + 99), 0
-for _, member in ipairs(page) do
-  local call = ARGV[6] .. member
-  local kept = redis.call('HMGET', call, 'owner', 'held', 'until', 'began', 'ended')
-  if kept[1] and (ARGV[5] == '' or ARGV[5] == kept[1]) and (kept[5] or tonumber(kept[2]) <= now)
-      and tonumber(kept[3]) <= now and tonumber(kept[5] or kept[4]) <= now - ARGV[4] then
-    drop(member, call, ARGV[7] .. string.match(member, '^%Z*'))
-    deleted = deleted + 1
-  end
-end
-return {#page, deleted}
-"""
 
 
 class RedisLedger(ledger.OwnerViews):
@@ -228,18 +214,6 @@ class RedisLedger(ledger.OwnerViews):
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         member, keys = self._keys_of(scope, outcome.call)
         return bool(await self._run(_FINISH, keys, member, write_json(outcome), 1, self._owner))
-
-    async def prune(self, age: float | None = None) -> int:
-        """Delete old entries, and return their number; see `CallLedger`."""
-        index, count = 0, 0
-        while True:
-            checked: int
-            deleted: int
-            args = index, repr(self.keep if age is None else age), self._owner, self._call_prefix, self._run_prefix
-            checked, deleted = await self._run(_PRUNE, [], *args)
-            index, count = index + checked - deleted, count + deleted
-            if not checked:
-                return count
 
     def _keys_of(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
         """Return the name of a call in the sorted sets, and a list of the keys of the call and of its run."""

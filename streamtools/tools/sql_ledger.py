@@ -94,13 +94,6 @@ SELECT * FROM {prefix}calls
 WHERE ?1 IN (owner, '') AND COALESCE(?2, scope) = scope AND (began, scope, key) > (?3, ?4, ?5)
 ORDER BY began, scope, key LIMIT ?6
 """
-_PRUNE = """
-DELETE FROM {prefix}calls WHERE (scope, key) IN (
-    SELECT scope, key FROM {prefix}calls
-    WHERE ?1 IN (owner, '') AND (ended IS NOT NULL OR held <= ?2)
-        AND until <= ?2 AND COALESCE(ended, began) <= ?3 {skip}
-)
-"""
 
 _DELETE_WAITING = """
 DELETE FROM {prefix}waiting_runs
@@ -209,17 +202,6 @@ class SQLLedger(ledger.OwnerViews):
         return await self._finish(
             scope, outcome, lambda entry: not entry.lease_left and self._owner in (entry.owner, "")
         )
-
-    async def prune(self, age: float | None = None) -> int:
-        """Delete old entries, and return their number; see `CallLedger`."""
-
-        def prune(db: Any) -> int:
-            now = self._now(db)
-            latest_end = now - (self.keep if age is None else age)
-            count: int = self._execute(db, _PRUNE, self._owner, now, latest_end).rowcount
-            return count
-
-        return await self._run(prune)
 
     # Runs that wait for decisions. `streamtools.serving.waiting_runs` uses these methods.
 

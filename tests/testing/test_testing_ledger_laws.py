@@ -84,10 +84,9 @@ class _ShowsAllOwners(MemoryLedger):
         return super()._sql(statement).replace("?1 IN (owner, '')", "?1 = ?1")
 
 
-class _PrunesWhatIsNamed(MemoryLedger):
-    async def prune(self, age: float | None = None) -> int:
-        self._connection.execute("DELETE FROM calls WHERE outcome IS NOT NULL")
-        return await super().prune(age)
+class _ForgetsWhatIsNamed(MemoryLedger):
+    def _sql(self, statement: str) -> str:
+        return super()._sql(statement).replace("ended <= ?1 AND until <= ?2", "ended <= ?1 AND ?2 = ?2")
 
 
 class _KeepsForEver(MemoryLedger):
@@ -110,7 +109,7 @@ FAULTS: list[tuple[type[MemoryLedger], str]] = [
     (_LetsAnybodyLeave, "While its holder renews the lease"),
     (_ResolvesWhatIsAtWork, "An outcome can be resolved once"),
     (_ShowsAllOwners, "Entries are listed"),
-    (_PrunesWhatIsNamed, "Pruned entries are old"),
+    (_ForgetsWhatIsNamed, "Ended and released entries expire"),
     (_KeepsForEver, "Ended and released entries expire"),
     (_MixesRuns, "A call with another run"),
 ]

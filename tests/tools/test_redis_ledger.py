@@ -1,4 +1,4 @@
-"""The ledger in Redis: whose run a call belongs to, what remains after pruning, and the laws on Valkey."""
+"""The ledger in Redis: whose run a call belongs to, which keys expire, and the laws on Valkey."""
 
 from __future__ import annotations
 
@@ -68,16 +68,23 @@ async def test_calls_of_a_run_of_another_process_do_not_start(client: Any) -> No
         assert await ledger.begin("run_2", CALL, Claim(epoch=1)) is None
 
 
-async def test_pruning_removes_all_keys(client: Any) -> None:
+async def test_all_keys_of_an_ended_call_expire(client: Any) -> None:
     """Neither the call nor its index entries remain."""
+    times = iter((0.0, 0.0, 9.0))
+    async with RedisLedger(client, keep=5, clock=lambda: next(times)) as ledger:
+        await ledger.begin("run_1", CALL, Claim(holder="h", until=0))
+        await ledger.hold("run_1", CALL, "h", 0)
+        assert await ledger.begin("run_2", CALL) is None
+        assert not [key for key in await client.execute("KEYS", "*") if b"run_1" in key]
+
+
+async def test_many_calls_are_listed(client: Any) -> None:
     async with RedisLedger(client) as ledger:
         for number in range(150):
             call = ToolCall(id=str(number), name="pay", arguments={}, dialect="native")
             await ledger.begin(f"run_{number % 2}", call, Claim(until=0))
         assert 150 == len(await ledger.entries(limit=1000))
         assert 75 == len(await ledger.entries("run_1", limit=1000))
-        assert 150 == await ledger.prune(0)
-        assert [] == await client.execute("KEYS", "*")
 
 
 async def test_calls_check_the_token_of_their_run(client: Any, redis: RedisServer) -> None:
