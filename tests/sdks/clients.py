@@ -87,10 +87,6 @@ def _chat(client: Any) -> Any:
     return client.chat.completions.create(model="m", messages=ASKED, stream=True)
 
 
-def _chat_helper(client: Any) -> Any:
-    return client.chat.completions.stream(model="m", messages=ASKED)
-
-
 def _responses(client: Any) -> Any:
     return client.responses.create(model="m", input="?", stream=True)
 
@@ -119,8 +115,6 @@ WAYS = {
     "openai, its bytes": Way("openai", openai_async, _chat),
     "openai, its objects": Way("openai", openai_async, _chat, objects=True),
     "openai, blocking": Way("openai", openai_client, _chat),
-    "openai, the helper": Way("openai", openai_async, _chat_helper, is_helper=True),
-    "openai, the blocking helper": Way("openai", openai_client, _chat_helper, is_helper=True),
     "responses, its bytes": Way("responses", openai_async, _responses),
     "responses, its objects": Way("responses", openai_async, _responses, objects=True),
     "responses, blocking": Way("responses", openai_client, _responses),

@@ -104,30 +104,6 @@ def test_unset_fields_of_objects_are_omitted() -> None:
     assert frame == Frame(b'{"choices":[],"serviceTier":"flex"}')
 
 
-class Told(Shape):
-    """An event of the helper of OpenAI's SDK, `chat.completions.stream()`."""
-
-    type: str
-    chunk: Chunk | None = None
-    snapshot: Any = None
-
-
-def test_derived_events_of_an_sdk_helper_are_ignored() -> None:
-    """One event holds the chunk. The other events repeat it and are ignored."""
-    told = [
-        each
-        for value in VALUES
-        for each in (
-            Told(type="chunk", chunk=Chunk.model_validate(value), snapshot=object()),
-            Told(type="content.delta", snapshot=object()),
-            Told(type="tool_calls.function.arguments.done"),
-        )
-    ]
-    assert take(*told) == EVENTS
-    unknown = take(Told(type="other"), Told(type="chunk"))
-    assert [SourceRaw({"type": "other"}), SourceRaw({"type": "chunk"})] == unknown[:2]
-
-
 def test_objects_in_dicts_are_read() -> None:
     """Wherever an SDK left one; times and the like are written as JSON has them."""
     item = {"choices": [Choice(delta=Delta(content="a"), finish_reason="stop")], "at": datetime.date(2026, 1, 1)}

@@ -39,13 +39,6 @@ from streamtools.sources.wire_formats.chat_calls import ChatCalls
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons, the last call may be incomplete."""
 
-_HELPER_EVENTS = {
-    f"{name}.{change}"
-    for name in ("content", "refusal", "logprobs.content", "logprobs.refusal", "tool_calls.function.arguments")
-    for change in ("delta", "done")
-}
-"""The events that OpenAI's SDK helper `chat.completions.stream()` derives from its `chunk` events."""
-
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
@@ -95,12 +88,6 @@ class ChatCompletions(FrameAdapter):
     @property
     def ended(self) -> bool:
         return self._over or self._reason is not None
-
-    def take(self, item: object) -> list[SourceEvent]:
-        kind = getattr(item, "type", None)
-        if isinstance(kind, str) and kind in _HELPER_EVENTS:
-            return []
-        return super().take(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if self._expects_text:
