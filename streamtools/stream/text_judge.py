@@ -64,10 +64,8 @@ _BETWEEN_TEXT = (Matched, Partial, Warning)
 class TextJudge(Checked):
     """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
-    - `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters
-      before it in the same turn.
-    - `release`: with `"sentences"`, a piece is a sentence or a line. With a number, a piece ends at the first white
-      space after that many characters, but at twice that number at the latest.
+    - `ask` is the function that judges. Its arguments are a sentence or a line of the visible text, and at most
+      `context` characters before it in the same turn. A sentence is cut after 400 to 800 characters.
     - `wait`: a piece that is still open after that many seconds is judged without waiting for its end.
     - `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
       seconds: `"open"` shows the piece, `"closed"` refuses it.
@@ -81,7 +79,6 @@ class TextJudge(Checked):
 
     ask: Ask
     _: KW_ONLY
-    release: Literal["sentences"] | int = "sentences"
     wait: float = 1.0
     timeout: float = 5.0
     unanswered: Literal["open", "closed"] = "closed"
@@ -91,8 +88,6 @@ class TextJudge(Checked):
 
     def __post_init__(self) -> None:
         check_function("ask", self.ask, "text", "before")
-        if self.release != "sentences":
-            check_number("release, if it is not 'sentences',", self.release, 1, whole=True)
         check_number("wait", self.wait)
         check_number("timeout", self.timeout)
         check_number("at_once", self.at_once, 1)
@@ -124,9 +119,6 @@ class Gate:
 
     def __init__(self, judge: TextJudge) -> None:
         self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
-        # A piece of this length ends at the next white space.
-        self._target_length = _LONG_SENTENCE if judge.release == "sentences" else judge.release
-        self._sentences = judge.release == "sentences"
         self._context = judge.context
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
@@ -225,14 +217,13 @@ class Gate:
         """
         before = "" if self.open is None else self.open.text
         length, tail = len(before), before[-_LONGEST_END:]  # a sentence end may have started in `tail`
-        last = begin + 2 * self._target_length - length  # the latest position at which the piece ends
-        if self._sentences:
-            found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None
-            if found is not None:
-                last = min(last, begin + found.end() - len(tail))
-            elif found := _SENTENCE.search(text, begin, last):
-                last = found.end()
-        if space := _SPACE.search(text, max(begin, begin + self._target_length - length), last):
+        last = begin + 2 * _LONG_SENTENCE - length  # the latest position at which the piece ends
+        found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None
+        if found is not None:
+            last = min(last, begin + found.end() - len(tail))
+        elif found := _SENTENCE.search(text, begin, last):
+            last = found.end()
+        if space := _SPACE.search(text, max(begin, begin + _LONG_SENTENCE - length), last):
             last = space.end()
         return last if last <= len(text) else None
 

@@ -178,13 +178,14 @@ async def test_text_without_approval_is_dropped_when_the_stream_is_left() -> Non
     assert ["now"] == [call.name for call in stream.result.pending]
 
 
-async def test_a_piece_of_fixed_length_ends_between_words() -> None:
-    """It ends inside a word only if the word is too long."""
-    judge = Judge(release=10)
-    events, _ = await collect(sources.text(["One. Two. Three. Four. " + "x" * 25]), judge.judge)
+async def test_a_long_sentence_is_cut_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut inside a word only if the word is too long."""
+    monkeypatch.setattr(text_judge, "_LONG_SENTENCE", 10)
+    judge = Judge()
+    events, _ = await collect(sources.text(["One two three four " + "x" * 25]), judge.judge)
 
-    assert ["One. Two. Three. ", "Four. xxxxxxxxxxxxxx", "xxxxxxxxxxx"] == sorted(
-        (text for text, _ in judge.asked), key=lambda text: (text[0] == "x", text[0] == "F")
+    assert ["One two three ", "four xxxxxxxxxxxxxxx", "xxxxxxxxxx"] == sorted(
+        (text for text, _ in judge.asked), key=lambda text: (text[0] == "x", text[0] == "f")
     )
     assert shown(events).endswith("x" * 25)
 
@@ -250,7 +251,7 @@ def test_an_invalid_judge_is_refused_when_it_is_created() -> None:
     fine = Judge().judge
     with pytest.raises(ValueError, match="eager"):
         ToolStream(sources.text([]), tools=[print], text=TextOptions(judge=fine), runner=RunnerOptions(execute="eager"))
-    for wrong in ({"release": 0}, {"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
+    for wrong in ({"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Judge(**wrong)
     with pytest.raises(TypeError, match=r"ask\(text, before\)"):
@@ -266,35 +267,33 @@ _texts = st.lists(_parts, max_size=14).map("".join)
 _places = st.lists(st.integers(0, 200), max_size=8)
 
 
-def judged(
-    text: str, at: list[int], approve: Callable[[str], bool], late: bool, release: Any = "sentences"
-) -> list[UIEvent]:
+def judged(text: str, at: list[int], approve: Callable[[str], bool], late: bool, long: int = 400) -> list[UIEvent]:
     """Return the shown text. The judge decides about each piece immediately, or at the end."""
-    gate = Gate(TextJudge(lambda text, before: True, release=release, reasoning=True))
+    gate = Gate(TextJudge(lambda text, before: True, reasoning=True))
     machine = StreamMachine(run_id="r", new_id=map(str, count()).__next__, reasoning="anywhere")
     out, waiting = list[UIEvent](), list[Any]()
-    for each in [*texts(*cut(text, at)), STOP, None]:
-        out += gate.take(machine.close() if each is None else machine.feed(each))
-        waiting += gate.unjudged
-        gate.unjudged.clear()
-        if not late or each is None:
-            for piece in waiting:
-                piece.approved = approve(piece.text)
-            out += gate.take(())
-            waiting.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_judge, "_LONG_SENTENCE", long)
+        for each in [*texts(*cut(text, at)), STOP, None]:
+            out += gate.take(machine.close() if each is None else machine.feed(each))
+            waiting += gate.unjudged
+            gate.unjudged.clear()
+            if not late or each is None:
+                for piece in waiting:
+                    piece.approved = approve(piece.text)
+                out += gate.take(())
+                waiting.clear()
     return out
 
 
-@given(_texts, _places, st.sampled_from(["", "x", "a", "。"]), st.booleans(), st.sampled_from(["sentences", 20]))
-def test_the_shown_text_does_not_depend_on_the_cuts(
-    text: str, at: list[int], bad: str, late: bool, release: Any
-) -> None:
+@given(_texts, _places, st.sampled_from(["", "x", "a", "。"]), st.booleans(), st.sampled_from([20, 400]))
+def test_the_shown_text_does_not_depend_on_the_cuts(text: str, at: list[int], bad: str, late: bool, long: int) -> None:
 
     def approve(piece: str) -> bool:
         return not bad or bad not in piece
 
-    whole = judged(text, [], approve, False, release)
-    out = judged(text, at, approve, late, release)
+    whole = judged(text, [], approve, False, long)
+    out = judged(text, at, approve, late, long)
 
     outputs.validate(out)
     assert _told(whole) == _told(out)
