@@ -1,7 +1,7 @@
 """Finds misspelled keys in messages. With such a key, a message would reach the provider without its content or calls.
 
 Unknown keys are allowed, because providers extend their formats. A key counts as misspelled if it is similar to a known
-key that the object lacks. If the object has both, a log record warns.
+key that the object lacks.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ _KEYS = {
     "call": "id type function custom",
     "object": "name arguments args response toolUseId input content status url detail data format file_data file_id"
     " filename type media_type mimeType mime_type",
-    # The next entries are not kinds. `types` lists the types of parts, `steps` the types of steps, `objects` the keys
-    # whose value is an "object", `beside` the keys of messages whose values are not content, and `extra` keys that are
-    # known in every kind.
-    "types": "text input_text output_text image_url input_image image input_audio input_file file document refusal"
-    " thinking reasoning tool_use tool_result",
+    # The next entries are not kinds. `steps` lists the types of steps, `objects` the keys whose value is an "object",
+    # `beside` the keys of messages whose values are not content, and `extra` keys that are known in every kind.
     "steps": "function_call function_call_output function_result user_input model_output",
     "objects": "function functionCall functionResponse toolUse toolResult image_url input_audio file source inlineData",
     "beside": "role name tool_call_id toolCallId context parents",
@@ -86,8 +83,6 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
                 continue  # results may hold any data
             if (named := item.get("type")) is not None:
                 _refuse_synonyms(named, item)
-            if kind == "part" and not is_result and (meant := _meant(named, "types")):
-                log.warning("unknown_part_type", type=named, advice=f"did you mean {meant!r}?")
             part = named if "part" in kind else None
             inside = is_result or part == "tool_result"
             for key, member in item.items():
@@ -112,10 +107,8 @@ def _refuse_synonyms(name: object, value: object) -> None:
 
 def _refuse_similar(item: Mapping[str, Any], kind: str) -> None:
     for key in item:
-        if meant := _meant(key, kind):
-            if meant not in item:
-                raise ValueError(f"the key {key!r} is unknown; did you mean {meant!r}?")
-            log.warning("unknown_key", key=key, advice=f"did you mean {meant!r}, which is there, too?")
+        if (meant := _meant(key, kind)) and meant not in item:
+            raise ValueError(f"the key {key!r} is unknown; did you mean {meant!r}?")
 
 
 def _meant(key: object, kind: str) -> str | None:
