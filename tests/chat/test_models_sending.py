@@ -185,7 +185,6 @@ GOOGLE = "https://generativelanguage.googleapis.com/v1beta"
         (OpenAIChat, "m", "http://h/v1/chat/completions", "http://h/v1/chat/completions"),
         (OpenAIChat, "m", "https://h/d?api-version=1#x", "https://h/d/chat/completions?api-version=1"),
         (GeminiChat, "m", None, f"{GOOGLE}/models/m:streamGenerateContent?alt=sse"),
-        (GeminiChat, "tunedModels/m", "http://h", "http://h/tunedModels/m:streamGenerateContent?alt=sse"),
         (GeminiChat, "models/../a?b", "http://h", "http://h/models/..%2Fa%3Fb:streamGenerateContent?alt=sse"),
         (GeminiChat, "a/b", "http://h?alt=sse", "http://h/models/a%2Fb:streamGenerateContent?alt=sse"),
     ],

@@ -32,7 +32,6 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 import msgspec
 
-from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
 from streamtools.conversation.models.prefill_fields import PREFILLS, known_prefill, prefill_of
 from streamtools.errors import Checked, check_kind, check_methods, check_number
@@ -205,8 +204,6 @@ async def _send_with_retries(
         wait = backoff + random.uniform(0, BACKOFF) if retry_after is None else retry_after  # noqa: S311
         status = answer.status_code if isinstance(answer, ModelResponse) else None
         log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
-        if (observed := observing.observed_run()) is not None:
-            observed.request_retried()
         with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
             await opened.aclose()
         await anyio.sleep(wait)
@@ -342,8 +339,7 @@ class HTTPModel(Checked, ABC):
     - `reasoning_field` is the name of the message field in which the host expects reasoning. It is needed for a history
       from a front end, and for a host whose field is not known.
     - `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`, `"llama.cpp"` or
-      another key of `PREFILLS`. The default follows from the URL, the format and the model. With `""`, no prefill is
-      sent.
+      another key of `PREFILLS`. The default follows from the URL and the format. With `""`, no prefill is sent.
     - `options` are merged into each body. An option of None removes the field from the body.
     """
 
@@ -396,7 +392,7 @@ class HTTPModel(Checked, ABC):
             native_tool_calls = True
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
-        self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
+        self.prefill = known_prefill(self.format, self.url) if prefill is None else prefill
         """The key in `PREFILLS` for the server; None or "" if no prefill is sent."""
         self.reasoning_field = reasoning_field
         self.source = self._adapter or self.format

@@ -13,7 +13,6 @@ Servers that are not in the list refuse this message, or treat it as a complete 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,22 +46,15 @@ PREFILLS: dict[str, Prefill] = {
     "mistral": Prefill(message={"prefix": True}, echoes=True),
     "anthropic": Prefill(),
 }
-_CLAUDE_BEFORE_4_6 = re.compile(  # claude-sonnet-4-5-20250929, claude-3-5-haiku, claude-2.1
-    r"claude-(?:(?:opus|sonnet|haiku)-4(?:-[015])?(?:-2\d{7})?|3-[a-z0-9-]{1,40}|(?:instant|2)\b.{0,40})"
-)
 
 
-def known_prefill(format: str, url: str, model: str) -> str | None:
-    """Return the key in `PREFILLS` for a model at `url`; None if the URL or the model is not known to support prefills.
+def known_prefill(format: str, url: str) -> str | None:
+    """Return the key in `PREFILLS` for the server at `url`; None if it is not known to support prefills.
 
-    `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL, so they are never
-    returned. Applications name them with `prefill=`.
+    `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL, and of Anthropic's
+    models, only those before 4.6 support prefills. So they are never returned. Applications name them with `prefill=`.
     """
     parts = urlsplit(url)
-    if format == "anthropic":
-        name = model.removesuffix("-latest").removesuffix("-0")  # claude-3-5-haiku-latest, claude-opus-4-0
-        supported = parts.hostname == "api.anthropic.com" and _CLAUDE_BEFORE_4_6.fullmatch(name)
-        return "anthropic" if supported else None
     if format != "openai":
         return None
     if parts.hostname == "api.deepseek.com" and parts.path.startswith("/beta/"):

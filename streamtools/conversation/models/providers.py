@@ -200,10 +200,7 @@ class GeminiChat(HTTPModel):
         return add_options(body, ask, self.options, inside="generationConfig", names=_GEMINI)
 
     def _path(self) -> str:
-        kind, slash, name = self.name.partition("/")
-        if not slash or kind not in ("models", "tunedModels"):
-            kind, name = "models", self.name
-        return f"/{kind}/{quote(name, safe='')}:streamGenerateContent?alt=sse"
+        return f"/models/{quote(self.name.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
 
 
 class GeminiInteractions(HTTPModel):
