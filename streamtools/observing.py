@@ -51,17 +51,11 @@ class ObservedRun(Protocol):
     def first_batch_received(self) -> None:
         """Report that the first batch of a response arrived from the source."""
 
-    def text_shown(self) -> None:
-        """Report that the first text of the answer was delivered."""
-
     def answer_completed(self) -> None:
         """Report that the answer is complete. Its tools may run now."""
 
     def model_failed(self, cause: str) -> None:
         """Report that the model failed and another model is used."""
-
-    def request_retried(self) -> None:
-        """Report that the request is sent again, because it failed or was refused before the answer began."""
 
     def source_read(self, raised: BaseException | None) -> None:
         """Report that the source was read to its end, or until the exception `raised`."""

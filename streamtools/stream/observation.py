@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from streamtools.events import SourceError, SourceEvent, SourceWarning, Text, UIEvent
+from streamtools.events import SourceError, SourceEvent, SourceWarning, UIEvent
 from streamtools.observing import ObservedRun
 
 _BATCH = 256  # events are reported when this many are unreported
@@ -14,21 +14,16 @@ _BATCH = 256  # events are reported when this many are unreported
 class Observation:
     """A stage of `StreamRun` that reports one run to its observer.
 
-    It reports events in batches, because a report for each delta is slow. It reports immediately that the first text of
-    an answer was shown.
+    It reports events in batches, because a report for each delta is slow.
     """
 
     def __init__(self, observed: ObservedRun) -> None:
         self._observed = observed
         self._unreported: list[UIEvent] = []
-        self._awaits_text = False  # True from the start of a request until its first visible text
         self._awaits_batch = False  # True from the start of a request until its first batch from the source
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report."""
-        if self._awaits_text and any(type(event) is Text and not event.text.isspace() for event in events):
-            self._awaits_text = False
-            self._observed.text_shown()
         self._unreported += events
         if len(self._unreported) >= _BATCH:
             self._report()
@@ -47,7 +42,7 @@ class Observation:
     def reading(self, source: object) -> Iterator[None]:
         """Return a context manager in which a source is read. It reports the start and the end of the request."""
         self._observed.request_started(getattr(source, "origin", ()), source)
-        self._awaits_text = self._awaits_batch = True
+        self._awaits_batch = True
         raised: BaseException | None = None
         try:
             yield
@@ -55,7 +50,6 @@ class Observation:
             raised = error
             raise
         finally:
-            self._awaits_text = False
             self._report()
             self._observed.source_read(raised)
 

@@ -116,7 +116,6 @@ class Instruments:
         # Version 1.41 of the conventions lacks the next two metrics. A later version defines them.
         self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
-        self.first_text = histogram("streamtools.time_to_first_text", "Time from request to first visible text.")
         self._tokens = histogram("gen_ai.client.token.usage", "Tokens of a request.", "{token}", _TOKEN_BUCKETS)
         self._counters: dict[str, Counter] = {
             name: meter.create_counter(f"streamtools.{name}", "1", description)
@@ -296,10 +295,9 @@ class _RequestSpan(_Outcome):
                 self.attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
         self._settings = settings
         self._clean = clean
-        self.started_at = perf_counter()
+        self._started_at = perf_counter()
         self._start_time_ns = time_ns()
         self.ended_at: float | None = None
-        self.resent = self.malformed = self.near_misses = 0
         self.step: StepEnd | None = None
         self.texts: list[str] = []
         self.reasoning: list[str] = []
@@ -314,7 +312,7 @@ class _RequestSpan(_Outcome):
         self._token = context.attach(trace.set_span_in_context(self.span, parent))
 
     def record_first_chunk(self) -> None:
-        seconds = perf_counter() - self.started_at
+        seconds = perf_counter() - self._started_at
         self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._settings.metrics.first_chunk.record(seconds, self.attributes)
 
@@ -323,10 +321,6 @@ class _RequestSpan(_Outcome):
         kind = type(event)
         if kind is StepEnd:
             self.step = event
-        elif kind is Error:
-            self.malformed += event.call_id is not None and event.call is None
-        elif kind is Warning:
-            self.near_misses += event.code is Code.NEAR_MISS
         elif self._settings.content:
             if kind is Text:
                 self.texts.append(event.text)
@@ -339,17 +333,11 @@ class _RequestSpan(_Outcome):
         """End the span at the time at which the response was complete, or now. `error` is the `error.type`, if any."""
         context.detach(self._token)
         settings, span, step = self._settings, self.span, self.step or StepEnd(0, None)
-        duration = (self.ended_at or perf_counter()) - self.started_at
+        duration = (self.ended_at or perf_counter()) - self._started_at
         error = error or self.error
         if step.model:
             self.attributes["gen_ai.response.model"] = step.model
-        attributes: dict[str, Any] = {
-            "streamtools.resent": self.resent,
-            "streamtools.malformed": self.malformed,
-            "streamtools.near_misses": self.near_misses,
-            "gen_ai.response.id": step.response_id,
-            "gen_ai.response.model": step.model,
-        }
+        attributes: dict[str, Any] = {"gen_ai.response.id": step.response_id, "gen_ai.response.model": step.model}
         if settings.content:
             attributes["gen_ai.output.messages"] = output_messages(
                 "".join(self.texts), "".join(self.reasoning), self.calls, step.finish_reason, self._clean
@@ -402,20 +390,12 @@ class RunSpans(_Outcome):
         if self._request is not None:
             self._request.record_first_chunk()
 
-    def text_shown(self) -> None:
-        if (request := self._request) is not None:
-            self._settings.metrics.first_text.record(perf_counter() - request.started_at, request.attributes)
-
     def answer_completed(self) -> None:
         if self._request is not None and self._request.ended_at is None:
             self._request.ended_at = perf_counter()
 
     def model_failed(self, cause: str) -> None:
         self._end_request(cause)
-
-    def request_retried(self) -> None:
-        if self._request is not None:
-            self._request.resent += 1
 
     def source_read(self, raised: BaseException | None) -> None:
         request, error = self._request, None
