@@ -27,7 +27,7 @@ import pytest
 if TYPE_CHECKING:
     from streamtools.testing.recording_fixture import Mode, RecordingFixture, RecordingSettings
 
-MODES = ("none", "once", "new", "rewrite")
+MODES = ("none", "once", "rewrite")
 _MARKER = (
     "recording(name, *, source, match, unplayed, ...): the recording for the fixture `recording` (by default the one "
     "named after the test, next to it), and its options"
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=MODES,
         default="none",
         help="when requests through the fixture `recording` are sent and recorded: never (none, the default); if there "
-        "is no recording (once); if they are not in the recording (new); always, for a new recording (rewrite)",
+        "is no recording (once); always, for a new recording (rewrite)",
     )
 
 
@@ -119,10 +119,7 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
         _fail(f"{shown_path} does not exist: {_how_to_record(item, owner, has_fault=has_fault)}")
     test = owner or item.nodeid
     stream = RecordingFixture(
-        path,
-        settings,
-        mode,
-        f"`pytest --record-streams=new '{test}'` records the missing requests, `--record-streams=rewrite` records all",
+        path, settings, mode, f"`pytest --record-streams=rewrite '{test}'` records all requests again"
     )
     try:
         yield stream
@@ -220,8 +217,6 @@ def _how_to_record(item: pytest.Item, owner: str | None, *, has_fault: bool) -> 
 def _mode(option: str, path: Path, *, was_recorded: bool) -> Mode:
     if option == "rewrite" and not was_recorded:
         return "record"
-    if option == "new" and path.suffix in ("", ".jsonl") and not was_recorded:
-        return "extend"
     return "record" if option == "once" and not path.exists() else "replay"
 
 

@@ -312,15 +312,7 @@ def _encodings(secret: str) -> set[bytes]:
 HEADERS = frozenset(
     {
         "accept",
-        "anthropic-beta",
-        "anthropic-version",
-        "cache-control",
         "content-type",
-        "date",
-        "openai-beta",
-        "openai-model",
-        "openai-processing-ms",
-        "openai-version",
         "request-id",
         "retry-after",
         "server",

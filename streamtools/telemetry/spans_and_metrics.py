@@ -59,31 +59,6 @@ PROVIDERS = {
 }
 """Maps a wire format to `gen_ai.provider.name`. The name of a format that is missing here is used unchanged."""
 
-HOSTS = {
-    "deepseek.com": "deepseek",
-    "groq.com": "groq",
-    "mistral.ai": "mistral_ai",
-    "moonshot.ai": "moonshot_ai",
-    "moonshot.cn": "moonshot_ai",
-    "openai.azure.com": "azure.ai.openai",
-    "perplexity.ai": "perplexity",
-    "x.ai": "x_ai",
-    "aiplatform.googleapis.com": "gcp.vertex_ai",
-}
-"""Maps a domain to `gen_ai.provider.name`. Subdomains and regional prefixes also match."""
-
-
-def provider_name(format: str | None, host: str | None) -> str:
-    """Return the `gen_ai.provider.name` of a provider with this wire format and this host name.
-
-    >>> provider_name("openai", "api.groq.com"), provider_name("openai", "127.0.0.1"), provider_name(None, None)
-    ('groq', 'openai', '_OTHER')
-    """
-    for domain, name in HOSTS.items():
-        if host and (host == domain or host.endswith((f".{domain}", f"-{domain}"))):
-            return name
-    return PROVIDERS.get(format or "", format or "_OTHER")
-
 
 # Metrics.
 
@@ -280,10 +255,10 @@ class _RequestSpan(_Outcome):
         `source` yields the events of the response. `clean` removes the matches of text rules.
         """
         super().__init__()
-        format, host, model = (*origin, None, None, None)[:3]
+        format, _, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider_name(format, host),
+            "gen_ai.provider.name": PROVIDERS.get(format or "", format or "_OTHER"),
         }
         if model:
             self.attributes["gen_ai.request.model"] = model

@@ -23,9 +23,8 @@ from streamtools.recording.playback import Cut
 from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport
 from streamtools.tools.registry import ToolsLike
 
-Mode: TypeAlias = Literal["replay", "record", "extend"]
-"""`"replay"` only replays, `"record"` records all requests. `"extend"` replays recorded requests and records new
-requests."""
+Mode: TypeAlias = Literal["replay", "record"]
+"""`"replay"` answers all requests from the recording, `"record"` sends and records all requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class RecordingSettings(Checked):
 
 
 class FixtureTransport(ClientTransport):
-    """The HTTP transport for the clients of a test. It replays, records, or does both.
+    """The HTTP transport for the clients of a test. It either replays or records.
 
     A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
     complete. If the test failed, every status must also be below 400. `advice` is added to error messages.
@@ -71,11 +70,10 @@ class FixtureTransport(ClientTransport):
         self._advice = advice
         self._temporary_path = path.with_name(f"{path.name}.{os.getpid()}.part")
         self._settings = settings
-        self._only_replays = mode == "replay"
         self._replay: ReplayTransport | None = None
         self._file: Any = None
         self._recorder: RecordingTransport | None = None
-        if mode == "replay" or (mode == "extend" and path.exists()):
+        if mode == "replay":
             self._replay = ReplayTransport(
                 path,
                 match=settings.match,
@@ -86,16 +84,13 @@ class FixtureTransport(ClientTransport):
             )
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        if self._replay is None:
+            return await self._open_recorder()._handle(request, blocking=blocking)
         try:
-            if self._replay is not None:
-                return await self._replay._handle(request, blocking=blocking)
+            return await self._replay._handle(request, blocking=blocking)
         except UnrecordedRequest as error:
-            assert self._replay is not None
-            if self._only_replays:
-                error.args = (f"{error}\n{self._advice}".strip(),)
-                raise
-            self._replay.errors.remove(error)
-        return await self._open_recorder()._handle(request, blocking=blocking)
+            error.args = (f"{error}\n{self._advice}".strip(),)
+            raise
 
     async def _close(self, *, blocking: bool) -> None:
         for transport in filter(None, (self._replay, self._recorder)):
@@ -107,7 +102,7 @@ class FixtureTransport(ClientTransport):
         If there are none and `check_unplayed` is True, return messages about injected faults that were not reached, or
         about recorded exchanges that were not requested.
         """
-        if self._replay is None or not self._only_replays:
+        if self._replay is None:
             return []
         problems = [str(error) for error in self._replay.errors]
         if not problems and check_unplayed:
@@ -129,10 +124,6 @@ class FixtureTransport(ClientTransport):
         try:
             if problem := self._find_problem(test_passed=test_passed):
                 return problem
-            if self._replay is not None:
-                new = self._temporary_path.read_bytes()
-                with create_private_file(self._temporary_path) as file:
-                    file.write(self._path.read_bytes() + new)
             self._temporary_path.replace(self._path)
         finally:
             self._temporary_path.unlink(missing_ok=True)

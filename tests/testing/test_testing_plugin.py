@@ -91,19 +91,14 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: P
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-@pytest.mark.parametrize(("option", "said"), [("rewrite", ["bye"]), ("new", ["hello", "bye"])])
-def test_a_recording_is_replaced_or_completed(
-    option: str, said: list[str], pytester: pytest.Pytester, provider: Provider
-) -> None:
-    """With `new`, recorded requests are replayed."""
+def test_a_recording_is_replaced(pytester: pytest.Pytester, provider: Provider) -> None:
     folder = record(pytester, provider)
-    tests = ["ask(recording)"] * (option == "new") + ["ask(recording, 'bye')"]
-    write(pytester, provider, f"\n    def test_hello(recording): {'; '.join(tests)}")
+    write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
 
-    pytester.runpytest_inprocess(f"--record-streams={option}").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
-    assert [{"say": each} for each in said] == sent_bodies(folder / "test_hello.jsonl")
+    assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 2 == len(provider.requests)
 
 
@@ -121,7 +116,7 @@ def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provide
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(failed=1)
-    how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records the missing requests, *"
+    how = "`pytest --record-streams=rewrite 'test_chat.py::test_hello'` records all requests again"
     result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
 
 
@@ -432,7 +427,7 @@ def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester,
     marked = "\n    @pytest.mark.recording(redact=['our-account'])"
     folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
 
-    for options in (["--record-streams=once"], [], ["--record-streams=new"]):
+    for options in (["--record-streams=once"], []):
         pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
 
     assert [{"say": "***********-name"}] == sent_bodies(folder / "test_hello.jsonl")
