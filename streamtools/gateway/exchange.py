@@ -18,9 +18,8 @@ it has no status or one of these statuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -49,7 +48,6 @@ from streamtools.json_values import decode, with_texts
 from streamtools.logs import Logger
 from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, to_json
-from streamtools.rules.vault import Vault
 from streamtools.sources import adapter
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.finished import finished
@@ -206,8 +204,9 @@ class RewrittenExchange(Exchange):
         self._is_long_request = request_size > IN_THREAD
         self._vault = None if settings.vault is None else settings.vault.empty()
         if self._vault is not None:
-            request = _hide(self._vault, request)
-            if any(not is_text(part) for message in request.history for part in _parts_of(message)):
+            history = hide(self._vault, request.history)
+            request = request._replace(history=history, options=with_texts(request.options, self._vault.replace))
+            if _has_files(request.history):
                 settings.warn_once("request_has_files", advice="the vault searches only text and text files")
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings)
@@ -422,20 +421,11 @@ class Rewrite(Settings):
             return RefusedExchange(client, error if isinstance(error, InvalidRequest) else InvalidRequest(str(error)))
 
 
-def _hide(vault: Vault, request: ClientRequest) -> ClientRequest:
-    """Return the request with placeholders in its history and its options."""
-    history = hide(vault, request.history)
-    return request._replace(history=history, options=with_texts(request.options, vault.replace))
-
-
-def _parts_of(message: Message) -> Iterable[dict[str, Any]]:
-    """Return the parts of the user's message or of the results, if they are not only a text."""
-    match message:
-        case User(list() as parts):
-            return parts
-        case Results(results):
-            return chain.from_iterable(result.parts for result in results)
-    return ()
+def _has_files(history: Sequence[Message]) -> bool:
+    """Return whether a message of the user or a result has a part that is not a text."""
+    results = [result.parts for message in history if isinstance(message, Results) for result in message.results]
+    contents = [*results, *(message.content for message in history if isinstance(message, User))]
+    return any(not is_text(part) for parts in contents if not isinstance(parts, str) for part in parts)
 
 
 def _refuse_unsupported_options(body: Mapping[str, Any]) -> None:

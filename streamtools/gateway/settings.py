@@ -113,9 +113,7 @@ class Settings(Checked):
 
         `text_rules` cannot check the answer, and the `vault` cannot replace values in the request.
         """
-        if self.vault is not None and method != "GET":
-            return False
-        return not (self.text_rules and may_return_text(path))
+        return (self.vault is None or method == "GET") and not (self.text_rules and may_return_text(path))
 
     def record_dialect(self, model: str, taught: Dialect, used: Dialect) -> None:
         """Record that `model` made its last call in the dialect `used`. Logs a warning if another dialect was taught.

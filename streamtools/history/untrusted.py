@@ -185,9 +185,7 @@ class _Visitor:
             case ToolCall() if self._visits == "everything":
                 exempt |= {"id", "name"}
                 visitor = _Visitor(lambda text, _: self._change(text, "arguments"), "everything")
-            case _ if self._visits == "everything":
-                pass
-            case System():
+            case System() if self._visits != "everything":
                 return value
             case Results() | ToolCall() if self._visits == "words":
                 return value

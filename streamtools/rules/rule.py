@@ -253,9 +253,6 @@ class Searched:
     check: Callable[[str], bool] | None
     tree: Tree = field(repr=False, compare=False)
 
-    def __hash__(self) -> int:
-        return hash((self.what[0], len(self.what), self.check))  # hashing many patterns takes long
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Checked):

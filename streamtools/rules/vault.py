@@ -13,6 +13,7 @@ import re
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from os.path import commonprefix
 from typing import Any, TypeAlias
 
@@ -92,7 +93,7 @@ class Vault:
         self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
         self._spellings: Matcher | None = None  # finds the spellings; None if it must be created
         self._found: dict[str, list[tuple[int, int, str]]] = {}  # the results of `_search`
-        self._unknown: set[str] = set()  # the unknown placeholders that were logged
+        self._warn = lru_cache(_MAX_CACHED)(partial(log.warning, "unknown_placeholder"))  # once for each placeholder
         self._lock = threading.RLock()  # held while values are found and replaced
         self._form = self._read_form(*self._template)
         self._shape = Rule(name=QUOTED, what=[self._form])
@@ -112,55 +113,43 @@ class Vault:
         vault.load({"values": {}})
         return vault
 
-    def __repr__(self) -> str:  # contains no values
-        return f"<Vault with {len(self._placeholders)} values>"
-
     # The way to the model.
 
-    def learn(self, text: str) -> None:
-        """Find the values in `text`, so that `replace` also replaces them in other texts."""
+    def learn(self, text: str) -> str:
+        """Find the values in `text`, so that `replace` also replaces them in other texts. Return `text`."""
         with self._lock:
             self._search(text)
+        return text
 
-    def replace(self, text: str, *, from_model: bool = False) -> str:
+    def replace(self, text: str, *, from_model: bool = False, only_known: bool = False) -> str:
         """Return `text` with placeholders for the values in it.
 
         Text that looks like a placeholder also gets one, so that `restore` returns the same text. With `from_model`, it
-        is a placeholder that the model wrote, and does not change.
+        is a placeholder that the model wrote, and does not change. With `only_known`, no rule or finder searches for
+        new values.
         """
-        if from_model:
-            parts = _pieces(Matcher([self._shape]), text)
-            return "".join(self.replace(part) if isinstance(part, str) else part.text for part in parts)
         with self._lock:
-            return self._replace(text, self._search(text))
-
-    def replace_known(self, text: str) -> str:
-        """Return `text` with placeholders for known values. No rule or finder searches for others."""
-        with self._lock:
-            return self._replace(text, _spans(Matcher([self._shape]), text))
-
-    def _replace(self, text: str, found: Iterable[tuple[int, int, str]]) -> str:
-        spans = list(found)
-        if self._spellings is None and self._written:
-            spellings = Rule(name="spellings", what=[_pattern(spelling) for spelling in self._written])
-            self._spellings = Matcher([spellings], Automaton([spellings.searched]))
-            self._beginnings = {spelling[:2] for spelling in self._written}
-            self._sorted = sorted(spelling for spelling in self._written if 1 < len(spelling) <= _LONGEST)
-        if self._spellings is not None:
-            for begin, end, _ in _spans(self._spellings, text):
-                known = text[begin:end]
-                spans.append((begin, end, self._written.get(known) or self._written[known[:-1]]))
-            for begin, end, key in spans:  # a value may begin in a match and end after it; the list grows
-                starts = [at for at in range(begin + 1, end) if text[at : at + 2] in self._beginnings]
-                stop = max((self._end_of_value(text, at) for at in starts), default=0)
-                if stop > end:
-                    spans.append((end - 1, stop, key))
-        pieces: list[str] = []
-        at = 0
-        for begin, end, key in _joined(spans):
-            pieces += [text[at:begin], self._add(key, text[begin:end])]
-            at = end
-        return "".join([*pieces, text[at:]])
+            spans = list(_spans(Matcher([self._shape]), text) if only_known else self._search(text))
+            if self._spellings is None and self._written:
+                spellings = Rule(name="spellings", what=[_pattern(spelling) for spelling in self._written])
+                self._spellings = Matcher([spellings], Automaton([spellings.searched]))
+                self._sorted = sorted(spelling for spelling in self._written if 1 < len(spelling) <= _LONGEST)
+            if self._spellings is not None:
+                for begin, end, _ in _spans(self._spellings, text):
+                    known = text[begin:end]
+                    spans.append((begin, end, self._written.get(known) or self._written[known[:-1]]))
+                for begin, end, key in spans:  # a value may begin in a match and end after it; the list grows
+                    stop = max((self._end_of_value(text, at) for at in range(begin + 1, end)), default=0)
+                    if stop > end:
+                        spans.append((end - 1, stop, key))
+            pieces: list[str] = []
+            at = 0
+            for begin, end, key in _joined(spans):
+                found = text[begin:end]
+                is_written = from_model and self._form.fullmatch(found)
+                pieces += [text[at:begin], found if is_written else self._add(key, found)]
+                at = end
+            return "".join([*pieces, text[at:]])
 
     def _end_of_value(self, text: str, begin: int) -> int:
         """Return the end of the longest known value that begins at `begin`; 0 if there is none."""
@@ -194,8 +183,7 @@ class Vault:
         if placeholder is None:
             values = self._values[key]
             values.append(value)
-            kind = self._kinds[key].upper()
-            placeholder = self.placeholder.format(kind=kind, n=len(values))
+            placeholder = self.placeholder.format(kind=self._kinds[key].upper(), n=len(values))
             self._placeholders[value] = placeholder
             if key != QUOTED:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
@@ -231,9 +219,7 @@ class Vault:
         def by(placeholder: str) -> str:
             value = self.value_of(placeholder)
             if value is None:
-                if placeholder not in self._unknown and len(self._unknown) < _MAX_CACHED:
-                    self._unknown.add(placeholder)
-                    log.warning("unknown_placeholder", placeholder=placeholder)
+                self._warn(placeholder=placeholder)
                 return placeholder
             value = shown(redacting, value)
             return json.dumps(value, ensure_ascii=False)[1:-1] if in_json else value
@@ -266,17 +252,13 @@ def _pattern(spelling: str) -> str | re.Pattern[str]:
     return re.compile(rf"(?<!\w){spelling}s?(?!\w)")
 
 
-def _pieces(matcher: Matcher, text: str) -> Iterable[str | Match]:
-    matcher.begin()
-    for found in (matcher.feed(text), matcher.close()):
-        yield from [found] if isinstance(found, str) else found
-
-
 def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:
     """Yield the begin, the end and the kind of each match in `text`."""
-    for piece in _pieces(matcher, text):
-        if isinstance(piece, Match):
-            yield piece.position, piece.position + len(piece.text), _key(piece.rule.name)
+    matcher.begin()
+    for found in (matcher.feed(text), matcher.close()):
+        for piece in () if isinstance(found, str) else found:
+            if isinstance(piece, Match):
+                yield piece.position, piece.position + len(piece.text), _key(piece.rule.name)
 
 
 def _joined(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -284,8 +266,7 @@ def _joined(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     joined: list[tuple[int, int, str]] = []
     for begin, end, key in sorted(spans):
         if joined and begin < joined[-1][1]:
-            last, stop, kind = joined[-1]
-            joined[-1] = last, max(stop, end), kind
-        else:
-            joined.append((begin, end, key))
+            begin, stop, key = joined.pop()
+            end = max(stop, end)
+        joined.append((begin, end, key))
     return joined

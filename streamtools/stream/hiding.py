@@ -6,7 +6,8 @@ addresses of files, signed reasoning, ids, and the names of tools are sent uncha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from streamtools.history import Assistant, Message, Results, System, User
 from streamtools.history.content import data_of
@@ -24,21 +25,15 @@ def hide(vault: Vault, history: Iterable[Message]) -> list[Message]:
     """Return the messages with placeholders. All values are found first, and then replaced in all messages."""
     messages = list(history)
     for message in messages:
-        _change(vault, message, learns=True)
-    return [_change(vault, message) for message in messages]
+        _change(vault, message, vault.learn)
+    return [_change(vault, one, partial(vault.replace, from_model=isinstance(one, Assistant))) for one in messages]
 
 
-def _change(vault: Vault, message: Message, *, learns: bool = False) -> Message:
-    """Return the message with placeholders. With `learns`, only find the values."""
+def _change(vault: Vault, message: Message, replace: Callable[[str], str]) -> Message:
+    """Return the message after `replace` of each text that the vault searches."""
     role = {System: "system", User: "user"}.get(type(message))
     if role in vault.skip_roles:
         return message
-
-    def replace(text: str) -> str:
-        if learns:
-            vault.learn(text)
-            return text
-        return vault.replace(text, from_model=isinstance(message, Assistant))
 
     def change(text: str, name: str) -> str:
         if found := data_of(text):

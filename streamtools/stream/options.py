@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from streamtools.calls import ToolChoice
-from streamtools.errors import Checked, check_kind, check_number
+from streamtools.errors import Checked, check_kind, check_methods, check_number
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.stream.text_judge import TextJudge
@@ -79,10 +79,7 @@ class TextOptions(Checked):
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules)
-        if self.vault is not None:
-            from streamtools.rules.vault import Vault  # few streams have a vault
-
-            check_kind("vault", self.vault, Vault)
+        check_methods("vault", self.vault, "a rules.Vault", "replace", optional=True)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
     def load_vault(self, earlier: LostRun | None) -> None:

@@ -390,7 +390,7 @@ def skips_results(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         hiding,
         "_change",
-        lambda vault, message, **more: message if isinstance(message, Results) else change(vault, message, **more),
+        lambda vault, message, replace: message if isinstance(message, Results) else change(vault, message, replace),
     )
 
 
