@@ -600,7 +600,7 @@ class RemoteRun(Run):
         """Read the vault of the run, and set the end of the run from its stored form. Returns False without one."""
         await self._values.read()
         self._vault = self._values.vault
-        return self._load(await self._values.restore(result))
+        return self._load(result and await self._values.restore(result))
 
     async def fetch_end(self) -> StoredEnd | None:
         """Return the end of the run; None if it is not stored, or the server does not answer."""

@@ -10,8 +10,8 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 
@@ -19,8 +19,6 @@ from streamtools.events import UIEvent, read_ui_event
 from streamtools.json_values import compact, with_texts
 from streamtools.rules.vault import QUOTED, Vault
 from streamtools.serving.redis_server import Cipher, RedisServer
-
-Data = TypeVar("Data", bytes, bytes | None)
 
 
 class StoredVault(Vault):
@@ -47,7 +45,7 @@ def hide(vault: Vault, data: bytes, *, is_delta: bool) -> bytes:
 
     Finders are too slow for each delta. The next request passes the complete text to them.
     """
-    words, replace = _words(), vault.replace_known if is_delta else vault.replace
+    words, replace = _words(), partial(vault.replace, only_known=is_delta)
     hidden = with_texts(json.loads(data), lambda text: text if text in words else replace(text))
     return compact(hidden).encode()
 
@@ -71,12 +69,15 @@ class VaultReader:
         server, cipher = self._server, self._server.settings.cipher
         data = await server.retry("GET", server.keys.of_run(self._key).vault, seconds=server.settings.max_outage)
         if data is not None:
-            stored = json.loads(data if cipher is None else cipher.decrypt(data))
+            try:
+                stored = json.loads(data if cipher is None else cipher.decrypt(data))
+            except Exception as error:
+                raise ValueError("The values of the run are encrypted with another `vault_cipher`.") from error
             self.vault = StoredVault(placeholder=stored["placeholder"], state=stored)
 
-    async def restore(self, data: Data) -> Data:
+    async def restore(self, data: bytes) -> bytes:
         """Return JSON with values instead of placeholders."""
-        if data is None or self.vault is None:
+        if self.vault is None:
             return data
         with suppress(LookupError):
             return compact(with_texts(json.loads(data), self.vault.restore)).encode()

@@ -220,6 +220,16 @@ async def test_questions_of_another_process(server: RedisServer, prefix: str) ->
     desk.check()
 
 
+@pytest.mark.servers
+async def test_a_process_with_another_cipher(server: RedisServer, prefix: str) -> None:
+    made = Desk().chat()
+    stores = [RedisStore(server.url, prefix=prefix, vault_cipher=cipher) for cipher in (Reversed(), None)]
+    async with Runs(stores[0]) as here, Runs(stores[1]) as there:
+        run = await here.start(made, owner="ann")
+        with pytest.raises(ValueError, match="encrypted with another `vault_cipher`"):
+            await there.find(run.id, owner="ann")
+
+
 def writes_values(patch: pytest.MonkeyPatch) -> None:
     """Hide nothing."""
     patch.setattr(LeasedRun, "hide", lambda run, data, **options: data)
