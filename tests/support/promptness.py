@@ -222,6 +222,9 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
     ):
         return True
+    strays = [parts for each in _ids(options) if each in DIALECTS for parts, end in DIALECTS[each].strays if end]
+    if any(Pattern(*parts).match(pending, 0, ended=False) for parts in strays):
+        return True  # the rest of a value that ended too early: its end decides
     begun = pending.lstrip("\n")
     reasons = isinstance(reports[-1], Reasoning | Markup) if reports else options.get("in_reasoning")
     if reasons and any(marker.kind == "call" and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
