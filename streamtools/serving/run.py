@@ -362,6 +362,9 @@ class Run(AsyncOnly, Checked, Decidable):
 
     # The methods that the task of the run calls.
 
+    def _is_driving(self, stream: object) -> bool:
+        return self._driver is not None and self._driver.stream is stream
+
     async def _drive(self) -> None:
         """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None

@@ -197,11 +197,11 @@ class Runs(Checked, AsyncOnly):
         value to keep with the run. The run has the `run_id` of the stream, or a random id.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
-        error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached. Raises `Draining`
-        after `shutdown` has begun or the context has started to end, and ClosedError before the context is entered.
-        Raises ValueError if the user already has a run with the same id, in this process or in the `RedisStore`, if the
-        id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` or `conversation` is not a string, or if
-        `stream` is not an asynchronous context manager.
+        error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.
+        Raises `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the
+        context is entered. Raises ValueError if the user already has a run with the same id, in this process or in the
+        `RedisStore`, if the id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` or `conversation` is
+        not a string, or if `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -214,7 +214,8 @@ class Runs(Checked, AsyncOnly):
                 raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
             return await self._start(self._new_run(stream, run_id, owner, conversation=conversation, note=note))
         except BaseException:
-            await close(stream)
+            if not any(run._is_driving(stream) for run in self._running.values()):
+                await close(stream)
             raise
 
     async def _start(self, run: Run) -> Run:

@@ -55,6 +55,18 @@ async def test_a_run_without_readers_finishes() -> None:
         assert 0 == runs.running
 
 
+async def test_a_stream_that_is_started_twice_goes_on() -> None:
+    """The second `start` raises, and does not close the stream that the first run reads."""
+    gate = anyio.Event()
+    stream = ToolStream(Script(texts("a"), gate, [*texts("b"), STOP]))
+    async with Runs() as runs:
+        run = await runs.start(stream, owner="ann")
+        with pytest.raises(ValueError, match=run.id):
+            await runs.start(stream, owner="ann")
+        gate.set()
+        assert ("ab", "finished") == ((await run.wait()).text, run.result.reason)
+
+
 async def test_detach_does_not_stop_the_run() -> None:
     """The run continues to its end, and can be read from the same position."""
     gate = anyio.Event()
