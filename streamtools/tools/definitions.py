@@ -1,4 +1,4 @@
-"""Converts tools to the formats of providers and of MCP servers."""
+"""Converts tools to the formats of providers and of Latitude."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streamtools.tools.tool import Tool
 ProviderFormat: TypeAlias = Literal[
     "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
 ]
-DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
-"""`"mcp"` is the format in which MCP servers list tools. `"tool_clients"` is the format of Latitude."""
+DefinitionFormat: TypeAlias = Literal[ProviderFormat, "tool_clients"]
+"""`"tool_clients"` is the format of Latitude."""
 
 _ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # parameter names that Anthropic accepts
 
@@ -51,9 +51,5 @@ def write_definition(tool: Tool, format: str) -> dict[str, Any]:
             whole = inline(schema)
             kept = {key: whole[key] for key in ("type", "properties", "required") if key in whole}
             return {"type": "function", "function": named | {"parameters": kept}}
-        case "mcp":
-            output = tool.output_schema
-            is_object = output is not None and output.get("type") == "object"  # MCP accepts only schemas of objects
-            return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
         case _:  # "tool_clients"
             return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}

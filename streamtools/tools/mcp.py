@@ -56,8 +56,7 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
         async for listed in tools_listed:
             name = _valid_name(prefix, listed.name, tools)
             parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
-            output = _either(listed, "output_schema", "outputSchema")
-            declared = getattr(listed, "description", None) or "", parameters, output  # not validated yet
+            declared = getattr(listed, "description", None) or "", parameters  # not validated yet
             count += 1
             try:
                 remaining -= len(to_json((name, declared)))
@@ -73,16 +72,14 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
 
 
 def _make_tool(
-    session: MCPSession, server_name: str, name: str, declared: tuple[Any, Any, Any], options: ToolOptions
+    session: MCPSession, server_name: str, name: str, declared: tuple[Any, Any], options: ToolOptions
 ) -> Tool:
     """Return a tool that calls the server. Raises TypeError or ValueError if providers refuse its definition."""
-    description, parameters, output = declared
-    if not isinstance(parameters, Mapping) or not isinstance(output, Mapping | None):
+    description, parameters = declared
+    if not isinstance(parameters, Mapping):
         raise TypeError("the schema that the server declares is not an object")
     given: ToolOptions = {"description": description, **options, "name": name, "parameters": parameters}
-    made: Tool = Tool(_make_function(session, server_name), **given)
-    made.output_schema = None if output is None else dict(output)
-    return made
+    return Tool(_make_function(session, server_name), **given)
 
 
 async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:

@@ -27,11 +27,11 @@ import typing
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, SimpleNamespace
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union
 
 import pydantic
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
 from streamtools.errors import Code
@@ -120,12 +120,12 @@ class _Schema(GenerateJsonSchema):
         """Ignore the warning. The schema then omits a default that JSON cannot express."""
 
 
-def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -> JsonSchema:
+def _schema_of(adapter: TypeAdapter[Any]) -> JsonSchema:
     """Return the JSON schema of a type.
 
     For a recursive type, pydantic returns only a `$ref`. It is replaced by the definition that it points to.
     """
-    schema = adapter.json_schema(schema_generator=_Schema, mode=mode)
+    schema = adapter.json_schema(schema_generator=_Schema)
     if "$ref" in schema:
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
     schema.pop("title", None)
@@ -139,15 +139,10 @@ _AWAITABLE = (abc.Awaitable, abc.Coroutine)
 _ITERABLES = (abc.AsyncGenerator, abc.AsyncIterator, abc.AsyncIterable)
 
 
-class ReturnType(NamedTuple):
-    """A return type, its serializer and its JSON schema. The serializer and the schema are None if there are none."""
+ReturnType: TypeAlias = tuple[Any, TypeAdapter[Any] | None]
+"""A return type and its serializer. The serializer is None if the type cannot be used."""
 
-    type: Any = Any
-    adapter: TypeAdapter[Any] | None = None
-    schema: JsonSchema | None = None
-
-
-_UNKNOWN = ReturnType()
+_UNKNOWN: ReturnType = (Any, None)
 
 
 def return_type_of(function: Callable[..., Any]) -> ReturnType:
@@ -169,13 +164,9 @@ def _return_type(hint: Any) -> ReturnType:
     if hint in (EMPTY, Any):
         return _UNKNOWN
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint)
+        return hint, TypeAdapter(hint)
     except UNUSABLE:
         return _UNKNOWN
-    try:
-        return ReturnType(hint, adapter, _schema_of(adapter, "serialization"))
-    except UNUSABLE:
-        return ReturnType(hint, adapter)
 
 
 # Parameters.

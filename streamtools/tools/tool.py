@@ -91,10 +91,10 @@ class ToolOptions(TypedDict, total=False):
 class Tool(Generic[P, R]):
     """A function that a model can call by name.
 
-    `parameters` is the JSON schema of the arguments. `output_schema` is the JSON schema of the result, or None if its
-    type is not declared. `output_type` is the Python type of the result. `has_given_schema` is True if the tool was
-    defined with the option `parameters`, and not by type hints. `context` is the name of the parameter that gets the
-    `ToolContext`, or None. The options, except `examples`, are attributes of the same names; see `ToolOptions`.
+    `parameters` is the JSON schema of the arguments. `output_type` is the Python type of the result. `has_given_schema`
+    is True if the tool was defined with the option `parameters`, and not by type hints. `context` is the name of the
+    parameter that gets the `ToolContext`, or None. The options, except `examples`, are attributes of the same names;
+    see `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -178,7 +178,7 @@ class Tool(Generic[P, R]):
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
-        self.output_type, self._output, self.output_schema = return_type_of(function)
+        self.output_type, self._output = return_type_of(function)
         self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
         """Serializes a result for the interface and the model. Raises the errors of the serializer."""
         if examples := options.get("examples"):

@@ -43,7 +43,7 @@ async def test_a_tool_is_declared_by_its_signature() -> None:
 
     assert pick.client
     assert ["prompt"] == pick.parameters["required"]
-    assert pick.output_schema == {"type": "array", "items": {"type": "string"}}
+    assert pick.output_type == list[str]
 
 
 async def test_a_tool_is_declared_by_its_schema() -> None:

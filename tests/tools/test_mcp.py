@@ -66,11 +66,10 @@ async def run(registry: ToolRegistry, name: str, arguments: Any) -> tuple[list[U
 
 async def test_a_tool_of_a_server_is_a_tool() -> None:
     """It is described as the server does, called by its own name, and returns results like a local tool."""
-    server = Server(listed("weather", CITY, outputSchema={"type": "object"}))
+    server = Server(listed("weather", CITY))
     registry = await ToolRegistry().add_mcp(server, prefix="eu_")
     (tool,) = registry
     assert ("eu_weather", "Tell weather.", CITY) == (tool.name, tool.description, tool.parameters)
-    assert {"type": "object"} == tool.output_schema
     events, outcome = await run(registry, "eu_weather", {"city": "Paris"})
     assert [("weather", {"city": "Paris"})] == server.called
     assert ["rain"] == [event.result for event in events if isinstance(event, Executed)]
@@ -180,14 +179,12 @@ async def test_errors_are_for_the_model(result: Any, told: str) -> None:
 @together("schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]])
 async def test_a_tool_with_an_invalid_schema_is_skipped(schema: Any) -> None:
     """A warning names it, and prompts are written with the others."""
-    server = Server(listed("odd", schema), listed("weather", CITY), listed("told", outputSchema=5))
+    server = Server(listed("odd", schema), listed("weather", CITY))
     with structlog.testing.capture_logs() as logs:
         registry = await ToolRegistry().add_mcp(server)
     assert ["weather"] == registry.names
-    assert [("mcp_tool_refused", "odd"), ("mcp_tool_refused", "told")] == [
-        (line["event"], line["tool"]) for line in logs
-    ]
-    for format in ("ollama", "tool_clients", "mcp"):
+    assert [("mcp_tool_refused", "odd")] == [(line["event"], line["tool"]) for line in logs]
+    for format in ("ollama", "tool_clients"):
         assert 1 == len(registry.definitions(format))
 
 

@@ -49,7 +49,6 @@ INLINE = {"type": "object", "properties": {"place": PLACE, "unit": UNIT}, "requi
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 SAID = {"name": "weather", "description": "Tell the weather. At length."}
 
-FORECAST = {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]}
 GEMINI = [{**SAID, "parametersJsonSchema": SCHEMA}, {"name": "now", "parametersJsonSchema": NOTHING}]
 LISTED = [
     {"name": "place", "type": "object", "description": "", "isRequired": True, "schema": PLACE},
@@ -77,7 +76,6 @@ DEFINITIONS: dict[str, list[Any]] = {
         {"toolSpec": {**SAID, "inputSchema": {"json": SCHEMA}}},
         {"toolSpec": {"name": "now", "inputSchema": {"json": NOTHING}}},
     ],
-    "mcp": [{**SAID, "inputSchema": SHOWN, "outputSchema": FORECAST}, {"name": "now", "inputSchema": NOTHING}],
     "tool_clients": [{**SAID, "parameters": LISTED}, {"name": "now", "description": "", "parameters": []}],
 }
 
