@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
-from streamtools.errors import Checked, check_function, check_kind, described
+from streamtools.errors import Checked, check_function, check_kind
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_repair import load_library
 
@@ -86,20 +86,14 @@ class Options(ParserOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.text_rules:
-            _check_rules(self.text_rules)
+            from streamtools.rules.rule import check_rules  # few parsers use it
+
+            check_rules(self.text_rules)
 
     @property
     def reasoning_rules(self) -> Sequence[Rule]:
         """The rules that apply to reasoning."""
         return [rule for rule in self.text_rules if self.rules_in_reasoning or rule.restores]
-
-
-def _check_rules(given: object) -> None:
-    from streamtools.rules.rule import Rule  # few parsers use it
-
-    wrong = [rule for rule in given if not isinstance(rule, Rule)] if isinstance(given, Sequence) else [given]
-    if wrong:
-        raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {described(wrong[0])}")
 
 
 class ParserKeywords(TypedDict, total=False):

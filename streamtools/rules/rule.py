@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
-from streamtools.errors import Checked
+from streamtools.errors import Checked, described
 
 
 class Character(NamedTuple):
@@ -308,6 +308,13 @@ class Rule(Checked):
         if self.action != "replace":
             return ""
         return self.by if isinstance(self.by, str) else self.by(match)
+
+
+def check_rules(given: object) -> None:
+    """Raise ValueError if `given` is not a sequence of rules."""
+    wrong = [rule for rule in given if not isinstance(rule, Rule)] if isinstance(given, Sequence) else [given]
+    if wrong:
+        raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {described(wrong[0])}")
 
 
 def _rule(name: str | None, default_name: str, what: What, action: Action, **more: Any) -> Rule:

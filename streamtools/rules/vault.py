@@ -17,15 +17,15 @@ from functools import lru_cache, partial
 from os.path import commonprefix
 from typing import Any, TypeAlias
 
-from streamtools.errors import check_word
+from streamtools.errors import check_function, check_methods, check_word
 from streamtools.logs import Logger
 from streamtools.rules.automaton import Automaton
 from streamtools.rules.matcher import Match, Matcher, shown
-from streamtools.rules.rule import Rule
+from streamtools.rules.rule import Rule, check_rules
 
 log = Logger(__name__)
 
-Finder: TypeAlias = Callable[[str], Iterable[str]]
+Finder: TypeAlias = Callable[[str], Collection[str]]
 """A function that returns the values of one kind in a text."""
 
 _DELIMITER = r"[^\w\s{}\\\"'`*&.-]"
@@ -59,7 +59,7 @@ class Vault:
 
     def __init__(
         self,
-        rules: Iterable[Rule] = (),
+        rules: Sequence[Rule] = (),
         *,
         finders: Mapping[str, Finder] | None = None,
         placeholder: str = "<{kind}_{n}>",
@@ -67,8 +67,14 @@ class Vault:
         skip_tools: Collection[str] = (),
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        for role in skip_roles:
-            check_word("a role in skip_roles", role, ("system", "user"))
+        check_rules(rules)
+        check_methods("finders", finders, 'a dict, such as {"person": find_persons}', "items", optional=True)
+        for kind, finder in (finders or {}).items():
+            check_function(f"finders[{kind!r}]", finder, "text", may_wait=False)
+        for role in (skip_roles,) if isinstance(skip_roles, str) else skip_roles:
+            check_word("each of skip_roles", role, ("system", "user"))
+        if not (state is None or (isinstance(state, Mapping) and "values" in state)):
+            raise ValueError("`state` must be the `state` of a vault: a dict with 'values', not its JSON text")
         template = _TEMPLATE.fullmatch(placeholder)
         if template is None:
             raise ValueError(f"`placeholder` must have a form such as '<{{kind}}_{{n}}>', got {placeholder!r}")
@@ -166,7 +172,10 @@ class Vault:
         found = self._found.get(text)
         if found is None:
             for kind, finder in self._finders.items():
-                for value in finder(text):
+                found_values = finder(text)
+                if isinstance(found_values, str) or not all(isinstance(value, str) for value in found_values):
+                    raise TypeError(f"finders[{kind!r}] must return a list of texts")
+                for value in found_values:
                     if len(value) > 1:
                         self._add(_key(kind), value)
             if len(self._found) >= _MAX_CACHED:

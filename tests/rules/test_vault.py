@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -164,6 +165,11 @@ def test_text_of_the_model_keeps_its_placeholders() -> None:
     assert vault.replace("<EMAIL_1>") == "<QUOTED_1>"
 
 
+async def find_later(text: str) -> list[str]:
+    """A finder that the vault cannot wait for."""
+    return [text]
+
+
 @together(
     ("options", "why"),
     [
@@ -172,12 +178,28 @@ def test_text_of_the_model_keeps_its_placeholders() -> None:
         ({"placeholder": "'{kind}_{n}'"}, "must have a form"),
         ({"finders": {"ipv4": list}}, "letters and '_', got 'ipv4'"),
         ({"finders": {"s": list}}, "letters and '_', got 's'"),
-        ({"skip_roles": ["assistant"]}, "a role in skip_roles must be one of 'system', 'user', got 'assistant'"),
+        ({"skip_roles": ["assistant"]}, "each of skip_roles must be one of 'system', 'user', got 'assistant'"),
+        ({"skip_roles": "assistant"}, "each of skip_roles must be one of 'system', 'user', got 'assistant'"),
+        ({"rules": rules.email()}, "the rules must be a list of rules, such as [rules.email()], got "),
+        ({"rules": [rules.email]}, "the rules must be a list of rules, such as [rules.email()], got "),
+        ({"finders": [list]}, 'finders must be a dict, such as {"person": find_persons}'),
+        ({"finders": {"person": "Ann"}}, "finders['person'] must be"),
+        ({"finders": {"person": find_later}}, "finders['person'] must not be `async def`"),
+        ({"state": '{"values": {}}'}, "`state` must be the `state` of a vault"),
+        ({"state": {"email": []}}, "`state` must be the `state` of a vault"),
     ],
 )
 def test_a_wrong_option_is_refused(options: dict[str, object], why: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(why)):
+    with pytest.raises((ValueError, TypeError), match=re.escape(why)):
         Vault(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("found", ["Ann Lee", [("Ann", 0)]])
+def test_a_finder_that_returns_no_list_of_texts(found: Any) -> None:
+    """The error does not contain what was found."""
+    with pytest.raises(TypeError, match=re.escape("finders['person'] must return a list of texts")) as raised:
+        Vault(finders={"person": lambda text: found}).replace("Ann Lee")
+    assert "Ann" not in str(raised.value)
 
 
 @pytest.mark.deep
