@@ -64,10 +64,10 @@ def told(count: int) -> list[UIEvent]:
 
 
 async def append_all(events: list[UIEvent], keep: list[UIEvent] | None = None) -> None:
-    """Append events to a log."""
+    """Add events to a log."""
     log = MemoryEventLog(max_events=1000)
     for event in events:
-        await log.append("a", event)
+        log.add("a", event)
     if keep is not None:
         keep += [event async for event in log.read("a", events[-2].seq)]
 
@@ -96,11 +96,11 @@ async def read_log(events: list[UIEvent], readers: int, batch: int, keep: list[U
                 keep.append(event)
 
     async with anyio.create_task_group() as group:
-        await log.append("a", events[0])
+        log.add("a", events[0])
         for _ in range(readers):
             group.start_soon(follow)
         for place, event in enumerate(events[1:]):
-            await log.append("a", event)
+            log.add("a", event)
             if place % batch == 0:
                 await anyio.lowlevel.checkpoint()
 

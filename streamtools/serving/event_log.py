@@ -4,7 +4,7 @@ An event log keeps the events of runs for readers that arrive later or reconnect
 `seq` of the last event that it read. It can continue over another connection or in another process.
 
 In memory, the log keeps a list of events for each run, and a reader keeps an index into this list. Readers that have
-read all events wait, and the next `append` wakes all of them.
+read all events wait, and the next `add` wakes all of them.
 """
 
 from __future__ import annotations
@@ -88,16 +88,11 @@ class MemoryEventLog(Checked):
         """The number of runs that are kept."""
         return len(self._runs)
 
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        """Store an event if its `seq` is above the last `seq` of the run. Returns the `seq` of the event.
+    def add(self, key: str, event: UIEvent) -> None:
+        """Store an event if its `seq` is above the last `seq` of the run.
 
         Raises ValueError if the first event of a run has no `seq`. A later event without a `seq` is not stored.
         """
-        self.add(key, event)
-        return event.seq
-
-    def add(self, key: str, event: UIEvent) -> None:
-        """Store an event as `append` does."""
         run = self._runs.get(key)
         if run is None:
             if event.seq < 1:

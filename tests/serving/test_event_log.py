@@ -17,7 +17,7 @@ from streamtools.events import BATCH_BYTES, Done, Progress, Raw, Text, UIEvent, 
 from streamtools.runs import MemoryEventLog, Runs, log_key
 from tests.serving.test_runs import held
 from tests.serving.test_runs import read as read_run
-from tests.support.log_laws import EventLog, assert_log_laws
+from tests.support.log_laws import EventLog, MemoryLog, assert_log_laws
 from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
@@ -44,12 +44,12 @@ def ids(events: Sequence[UIEvent]) -> list[int | str]:
 
 
 async def test_the_log_keeps_the_laws() -> None:
-    await assert_log_laws(lambda: nullcontext(MemoryEventLog()))
+    await assert_log_laws(lambda: nullcontext(MemoryLog()))
 
 
 async def test_an_event_without_a_seq() -> None:
     """It is refused and not kept."""
-    log = MemoryEventLog()
+    log = MemoryLog()
     with pytest.raises(ValueError, match="from 1"):
         await log.append("a", Text("x"))
 
@@ -58,7 +58,7 @@ async def test_an_event_without_a_seq() -> None:
 
 async def test_several_events_wake_a_reader_once() -> None:
     """Several appended events wake it once."""
-    log, wakes = MemoryEventLog(), list[int]()
+    log, wakes = MemoryLog(), list[int]()
     await write(log, "a", 1, 1)
     reader = log.read("a")
 
@@ -82,7 +82,7 @@ async def test_several_events_wake_a_reader_once() -> None:
 @pytest.mark.parametrize(("most", "kept"), [(1, 1), (2, 2), (7, 7), (8, 7), (64, 56)])
 async def test_the_last_events_are_kept(most: int, kept: int) -> None:
     """As many as allowed, or an eighth fewer. Older positions get one warning."""
-    log = MemoryEventLog(max_events=most)
+    log = MemoryLog(max_events=most)
     events = await write(log, "a", 1, most + 1)
     dropped = most + 1 - kept
 
@@ -98,7 +98,7 @@ async def test_the_last_events_are_kept(most: int, kept: int) -> None:
 @pytest.mark.parametrize(("events", "most", "kept"), [(50_000, 1170, 9), (5, 1170, 5), (50_000, 99, 1), (50_000, 1, 1)])
 async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> None:
     """As many events as fit, or an eighth less, but at least the last."""
-    log = MemoryEventLog(max_events=events, max_bytes=most)
+    log = MemoryLog(max_events=events, max_bytes=most)
     for seq in range(100, 130):
         event = Progress("c", "", seq=seq)
         assert 117 == weigh(event)
@@ -111,7 +111,7 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
 
 async def test_sizes_are_those_in_memory() -> None:
     """One byte for an ASCII character, four in a text with an emoji."""
-    log = MemoryEventLog(max_bytes=40_000)
+    log = MemoryLog(max_bytes=40_000)
     for seq in range(1, 400):
         await log.append("a", Text("\U0001f600" * 100, seq=seq))
 
@@ -126,7 +126,7 @@ async def test_sizes_are_those_in_memory() -> None:
 @pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (BATCH_BYTES, 1), (2**20, 1)])
 async def test_the_size_of_batches_is_limited(length: int, taken: int, most: int | None) -> None:
     """It takes at most 64 events, and at most 256 KiB or one event."""
-    log = MemoryEventLog(max_bytes=most)
+    log = MemoryLog(max_bytes=most)
     for seq in range(1, 200 if length < BATCH_BYTES else 13):
         await log.append("a", Text("x" * length, seq=seq))
 
@@ -142,7 +142,7 @@ async def test_the_size_of_batches_is_limited(length: int, taken: int, most: int
 
 async def test_an_event_of_unknown_size() -> None:
     """It is kept, and counts as four kilobytes."""
-    log = MemoryEventLog(max_bytes=10_000)
+    log = MemoryLog(max_bytes=10_000)
     for seq in range(100, 110):
         await log.append("a", Raw(object(), seq=seq))
 
@@ -153,7 +153,7 @@ async def test_an_event_of_unknown_size() -> None:
 
 async def test_a_log_that_starts_during_a_run() -> None:
     """Earlier events count as dropped."""
-    log = MemoryEventLog()
+    log = MemoryLog()
     await write(log, "a", 4, 5, done=True)
 
     assert ["resync 3", 4, 5, 6] == ids(await read(log.read("a")))
@@ -168,7 +168,7 @@ def test_log_keys_are_unique(one: tuple[str, str], other: tuple[str, str]) -> No
 
 async def test_a_log_forgets_a_run() -> None:
     """Its readers reach the end of its events."""
-    log, taken = MemoryEventLog(), list[UIEvent]()
+    log, taken = MemoryLog(), list[UIEvent]()
     await write(log, "a", 1, 3)
 
     async def follow() -> None:
@@ -189,7 +189,7 @@ async def test_a_log_forgets_a_run() -> None:
 
 async def test_a_closed_reader_ends() -> None:
     """It ends, also for tasks that wait in it; other readers continue."""
-    log, ends = MemoryEventLog(), list[str]()
+    log, ends = MemoryLog(), list[str]()
     await write(log, "a", 1, 1)
     one, other = log.read("a", 1), log.read("a", 1)
 
@@ -214,7 +214,7 @@ async def test_a_closed_reader_ends() -> None:
 def test_invalid_limits(bounds: dict[str, Any]) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
-        MemoryEventLog(**bounds)
+        MemoryLog(**bounds)
 
 
 async def test_a_log_that_forgets_a_running_run() -> None:

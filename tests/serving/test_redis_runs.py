@@ -15,11 +15,11 @@ import pytest
 from streamtools import ToolStream
 from streamtools.errors import RunNotFound, TooManyRuns
 from streamtools.events import ProviderCompleted, UIEvent
-from streamtools.runs import MemoryEventLog, RedisStore, Runs
+from streamtools.runs import RedisStore, Runs
 from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
-from tests.support.log_laws import assert_log_laws
+from tests.support.log_laws import MemoryLog, assert_log_laws
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script, texts
 
@@ -46,7 +46,7 @@ async def test_a_log_on_redis_keeps_the_laws(server: RedisServer, prefix: str) -
 async def test_a_broken_law_of_logs_is_named(server: RedisServer) -> None:
     """The error names the broken law."""
 
-    class Faulty(MemoryEventLog):
+    class Faulty(MemoryLog):
         def __init__(self, drops: int = 0, shifts: int = 0) -> None:
             super().__init__()
             self.drops, self.shifts = drops, shifts

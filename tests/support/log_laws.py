@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
-from streamtools.serving.event_log import ReadableLog
+from streamtools.serving.event_log import MemoryEventLog, ReadableLog
 
 _TIMEOUT_S = 30.0  # a log that has lost an event would wait forever
 _KEY = "ann/run%201"
@@ -27,6 +27,14 @@ class EventLog(ReadableLog, Protocol):
     """A log that tests write to."""
 
     async def append(self, key: str, event: UIEvent, /) -> int: ...
+
+
+class MemoryLog(MemoryEventLog):
+    """The log in memory, with the method of `EventLog`."""
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        self.add(key, event)
+        return event.seq
 
 
 async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[EventLog]]) -> None:
