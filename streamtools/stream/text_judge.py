@@ -49,6 +49,8 @@ shown."""
 _LONG_SENTENCE: Final = 400
 """The length in characters after which a sentence is cut at the next white space. At twice this length it is cut even
 inside a word."""
+_CONTEXT: Final = 1000
+"""The number of characters before a piece that the judge gets."""
 _MAX_WAITING: Final = 1024
 """The number of waiting events at which the source is no longer read."""
 # The end of a sentence, such as ".", "?\"" or "!)" before white space, or "。", or the end of a line.
@@ -65,7 +67,7 @@ class TextJudge(Checked):
     """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
     - `ask` is the function that judges. Its arguments are a sentence or a line of the visible text, and at most
-      `context` characters before it in the same turn. A sentence is cut after 400 to 800 characters.
+      1,000 characters before it in the same turn. A sentence is cut after 400 to 800 characters.
     - `wait`: a piece that is still open after that many seconds is judged without waiting for its end.
     - `unanswered` decides about a piece if the judge raises, returns no bool, or does not return within `timeout`
       seconds: `"open"` shows the piece, `"closed"` refuses it.
@@ -83,7 +85,6 @@ class TextJudge(Checked):
     timeout: float = 5.0
     unanswered: Literal["open", "closed"] = "closed"
     at_once: int = 4
-    context: int = 1000
     reasoning: bool = False
 
     def __post_init__(self) -> None:
@@ -91,7 +92,6 @@ class TextJudge(Checked):
         check_number("wait", self.wait)
         check_number("timeout", self.timeout)
         check_number("at_once", self.at_once, 1)
-        check_number("context", self.context, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class Piece:
     """A piece of text for the judge. It is open while text is added to it."""
 
     before: str
-    """The text before the piece in the same turn, up to the length `context` of the judge."""
+    """The text before the piece in the same turn, at most `_CONTEXT` characters."""
     text: str = ""
     """The text of the piece."""
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -119,7 +119,6 @@ class Gate:
 
     def __init__(self, judge: TextJudge) -> None:
         self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
-        self._context = judge.context
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
         self._kind: type[Any] = Text  # the event type of the open piece: Text or Reasoning
@@ -188,8 +187,8 @@ class Gate:
                 self.unjudged.append(piece)
             else:
                 piece.approved = True
-            if self._kind is Text and self._context:
-                self._text_before = (self._text_before + piece.text)[-self._context :]
+            if self._kind is Text:
+                self._text_before = (self._text_before + piece.text)[-_CONTEXT:]
 
     def _split(self, event: Any) -> None:
         """Add the text of an event to the open piece. Split the event at each end of a piece."""

@@ -251,7 +251,7 @@ def test_an_invalid_judge_is_refused_when_it_is_created() -> None:
     fine = Judge().judge
     with pytest.raises(ValueError, match="eager"):
         ToolStream(sources.text([]), tools=[print], text=TextOptions(judge=fine), runner=RunnerOptions(execute="eager"))
-    for wrong in ({"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
+    for wrong in ({"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Judge(**wrong)
     with pytest.raises(TypeError, match=r"ask\(text, before\)"):

@@ -11,7 +11,7 @@ from tests.fuzz.target import pieces
 
 def _use_gate(texts: list[str]) -> None:
     """Feed all texts to a gate before the judge approves the first piece."""
-    gate = Gate(TextJudge(lambda text, before: True, context=50))
+    gate = Gate(TextJudge(lambda text, before: True))
     for text in texts:
         gate.take([Text(text)])
     gate.end_piece()
