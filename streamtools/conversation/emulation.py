@@ -37,7 +37,7 @@ from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model
 from streamtools.conversation.reply import Replies, Reply
-from streamtools.errors import Checked, Code, check_function
+from streamtools.errors import Checked, Code
 from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
@@ -259,17 +259,12 @@ class Emulation(Checked):
       decision request is sent.
     - `reuse_upstream_answer`: If True and no tool is needed, the normal answer is the turn, and the final request is
       not sent.
-    - `now` returns a time in nanoseconds, which becomes part of the ids of calls.
 
     Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"
     reuse_upstream_answer: bool = False
-    now: Callable[[], int] = time.time_ns
-
-    def __post_init__(self) -> None:
-        check_function("now", self.now)
 
 
 EMULATED = "tool calls emulated"
@@ -342,7 +337,7 @@ class EmulatedReply(Replies):
                 warnings.append(events.SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
             if calls or ask.tool_choice.mode != "auto":
                 # If the tool choice requires a call and there is none, the state machine reports the violation.
-                prefix = f"{ID_PREFIX}{self.emulation.now()}_"
+                prefix = f"{ID_PREFIX}{time.time_ns()}_"
                 native = [
                     events.NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{prefix}{at}", emulated=True)
                     for at, call in enumerate(calls)

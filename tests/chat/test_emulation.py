@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -37,11 +38,17 @@ from tests.support.talks import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
-FORCE = Emulation(mode="force", now=lambda: 7)
-FALLBACK = Emulation(now=lambda: 7)
-REUSE = Emulation(now=lambda: 7, reuse_upstream_answer=True)
+FORCE = Emulation(mode="force")
+FALLBACK = Emulation()
+REUSE = Emulation(reuse_upstream_answer=True)
 PARIS_CALL = ("weather", PARIS)
 WARNED = ["not thinking None", "warning emulated"]
+
+
+@pytest.fixture(autouse=True)
+def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is a part of the ids of calls."""
+    monkeypatch.setattr("streamtools.conversation.emulation.time", SimpleNamespace(time_ns=lambda: 7))
 
 
 def question(choice: Any = "auto") -> dict[str, Any]:

@@ -71,7 +71,7 @@ async def conversation(rack: Rack) -> None:
 async def emulated(rack: Rack) -> None:
     """A model without calls: two decisions, and its answer."""
     decisions = [said(json.dumps({"tools": tools})) for tools in ([{"tool": "think", "arguments": {}}], [])]
-    await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force", now=lambda: 1))
+    await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force"))
 
 
 _CLOSED = {"close-lone-cancel": "fails"}
