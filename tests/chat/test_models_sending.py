@@ -220,7 +220,6 @@ def test_invalid_timeouts_and_retries() -> None:
 # Answers.
 
 
-TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
 UNKNOWN = b'{"error":{"message":"no such model","code":"model_not_found"}}'
 NOT_FOUND = Loopback([UNKNOWN], status=404, declared="application/json")
 COMPRESSED = Loopback([gzip.compress(b'{"error":"no"}')], status=400, headers={"Content-Encoding": "gzip"})
@@ -231,7 +230,6 @@ ANSWERS: dict[str, tuple[list[Loopback], Any, int]] = {  # answers of the server
     "an error with status 200": ([Loopback([b'{"error":"no"}'], declared="application/json")], says("no"), 1),
     "a status that is no error": ([Loopback(status=304)], says("Not Modified", 304), 1),
     "a long Retry-After": ([busy(429, Retry_After="61")], says("busy", 429), 1),
-    "a late Retry-After": ([busy(429, Retry_After=TOMORROW)], says("busy", 429), 1),
     "lost before the first byte": ([Loopback(drop=True), Loopback(STREAM)], EVENTS, 2),
     "always lost": ([Loopback(drop=True)], [LOST], 3),
     "lost after the first byte": ([Loopback([ONE], drop=True), Loopback(STREAM)], [TextDelta("a"), LOST], 1),

@@ -23,9 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields
-from email.utils import parsedate_to_datetime
 from functools import cache
-from time import time
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -291,14 +289,12 @@ def _is_encoded_as_accepted(headers: Mapping[str, str], sent: Mapping[str, str])
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that a provider requests, in seconds. Returns None if it requests no wait."""
+    """Return the wait that a provider requests, in seconds. Returns None if it requests no wait, or names a date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(ValueError):
             seconds = float(headers.get(name, "")) * unit
             if seconds >= 0 and math.isfinite(seconds):
                 return seconds
-    with suppress(ValueError, OverflowError):
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
     return None
 
 
