@@ -27,14 +27,14 @@ part `file` of the AI SDK's stream. For signatures, the AI SDK's packages `@ai-s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from streamtools import events
 from streamtools.calls import ToolCall
-from streamtools.errors import Checked, Code
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, present, to_json
+from streamtools.errors import Code
+from streamtools.outputs.sse import StreamEncoder, closed_error, present, to_json
 
 # Files.
 
@@ -170,16 +170,12 @@ _NO_RESULT = "The run ended without a result of this call."
 _MAX_WHITE_SPACE = 256  # maximum number of white-space characters that are buffered for a block
 
 
-class FrontEndEncoder(Checked, ABC):
+class FrontEndEncoder(StreamEncoder, ABC):
     """Converts UI events to the bytes of a chat protocol. A subclass implements the methods that write its parts.
 
     `known_calls` are the ids of calls that the client already has, from an earlier run.
     """
 
-    content_type: str = EVENT_STREAM
-    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
-    keep_alive: bytes = KEEP_ALIVE
-    resumable: bool = False
     _delta_prefix: bytes = b""  # bytes before the JSON of each delta of the open block
 
     def __init__(self, known_calls: Collection[str] = ()) -> None:

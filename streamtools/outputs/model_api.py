@@ -20,14 +20,14 @@ from __future__ import annotations
 import json
 import string
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import ClassVar
 
 from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.errors import Checked, Code
+from streamtools.errors import Code
 from streamtools.json_values import compact
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error
+from streamtools.outputs.sse import StreamEncoder, closed_error
 
 WHITE_SPACE = " \t\r\n"
 _CUT_REASONS = ("length", "content_filter")  # finish reasons that take precedence over calls
@@ -37,17 +37,13 @@ _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
 _UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call with such an error is not sent
 
 
-class CompletionEncoder(Checked, ABC):
+class CompletionEncoder(StreamEncoder, ABC):
     """Converts UI events to the answer of a model API. A subclass defines how each part is written.
 
     `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. With
     `call_deltas`, calls are sent while the model writes them. A call of a custom tool is sent only when it is complete.
     """
 
-    content_type = EVENT_STREAM
-    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
-    keep_alive = KEEP_ALIVE
-    resumable = False
     _accepts_invalid_arguments: ClassVar[bool] = True
     """Whether clients accept a call whose arguments are not JSON."""
 

@@ -74,6 +74,16 @@ KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 """The last event of several protocols. It is the only event whose data is not JSON."""
 
+
+class StreamEncoder(Checked):
+    """The base of encoders whose bytes depend on earlier events. By default, they are server-sent events."""
+
+    content_type: str = EVENT_STREAM
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+    keep_alive: bytes = KEEP_ALIVE
+    resumable: bool = False
+
+
 HIDDEN = ("follow-up",)
 """Event types that are excluded by default."""
 
@@ -208,13 +218,11 @@ class SharedFrames:
         return data
 
 
-class TextEncoder:
+class TextEncoder(StreamEncoder):
     """Writes only the text of the answer, in UTF-8. Blank lines separate the texts of steps."""
 
     content_type = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
     keep_alive = b""
-    resumable = False
 
     def __init__(self) -> None:
         self._has_text = False
