@@ -229,6 +229,11 @@ def string(value: Any) -> str | None:
     return well_formed(value) if isinstance(value, str) and value else None
 
 
+def integer(value: Any) -> int | None:
+    """Return `value` if it is an integer, else None."""
+    return value if isinstance(value, int) else None
+
+
 def bounded_id(value: Any) -> str | None:
     """Return an id or the name of a model. Returns None if it is empty, longer than 300 characters, or not a string."""
     return well_formed(value) if isinstance(value, str) and 0 < len(value) <= 300 else None

@@ -29,7 +29,7 @@ from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
-from streamtools.sources.provider_terms import Fault, names, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import Fault, integer, names, object_in, objects, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
@@ -128,7 +128,7 @@ class Anthropic(FrameAdapter):
 
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         start = object_in(event, "content_block")
-        kind, index = start.get("type"), _block_index(event)
+        kind, index = start.get("type"), integer(event.get("index"))
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues the message
             self._model = string(to.get("model")) or self._model
         if (unstopped := self._blocks.pop(index, None)) is not None:
@@ -164,7 +164,7 @@ class Anthropic(FrameAdapter):
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        delta, index = object_in(event, "delta"), _block_index(event)
+        delta, index = object_in(event, "delta"), integer(event.get("index"))
         block = self._blocks.get(index)
         match delta:
             case {"type": "text_delta", "text": str() as text}:
@@ -197,7 +197,7 @@ class Anthropic(FrameAdapter):
             block.item.add({name: value for name, value in delta.items() if name != "type"})
 
     def _stop_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        block = self._blocks.pop(_block_index(event), None)
+        block = self._blocks.pop(integer(event.get("index")), None)
         if block is None:
             return
         self._end_block(block, events)
@@ -221,11 +221,6 @@ class Anthropic(FrameAdapter):
         elif citations := block.item.data["citations"]:
             self._text_is_open = False
             self._pass_item({"citations": citations}, events, "text")
-
-
-def _block_index(event: dict[str, Any]) -> int | None:
-    index = event.get("index")
-    return index if isinstance(index, int) else None
 
 
 _IGNORED = names("ping text thinking input_json citation signature")

@@ -31,7 +31,7 @@ from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta
 from streamtools.json_values import Rejected, fits, well_formed
 from streamtools.limits import Limits
 from streamtools.sources.adapter import OpenCall
-from streamtools.sources.provider_terms import escaped, string
+from streamtools.sources.provider_terms import escaped, integer, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
 """Maps the type of a part with text to the JSON field that holds the text."""
@@ -102,7 +102,7 @@ class OutputItems:
 
     def add(self, kind: str, item_id: Any, index: Any) -> OutputItem:
         """Add and return a new item. An invalid id or index is ignored."""
-        item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=index_or_none(index))
+        item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=integer(index))
         self._all.append(item)
         self._newest[kind] = item
         if item.item_id is not None:
@@ -117,7 +117,7 @@ class OutputItems:
 
     def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> OutputItem | None:
         """Return the item of an event, or None. With `named`, the item id or the call id must match."""
-        item_id, index, id = string(item_id), index_or_none(index), string(id)
+        item_id, index, id = string(item_id), integer(index), string(id)
         for name in (item_id, id):
             item = self._by_name.get(name) if name is not None else None
             if item is None or item.kind != kind:
@@ -158,9 +158,9 @@ class OutputItems:
         # The known call is done and has other content. Only ids and indexes show whether `data` describes it.
         shared = (item_id is not None and item_id == found.item_id) or (id is not None and id == found.id)
         clash = differ(item_id, found.item_id) or differ(id, found.id)
-        if final and index_or_none(index) == found.index:
+        if final and integer(index) == found.index:
             return found if shared or not clash else None
-        return found if shared and not clash and not differ(index_or_none(index), found.index) else None
+        return found if shared and not clash and not differ(integer(index), found.index) else None
 
     def match(self, output: list[Any]) -> dict[int, OutputItem]:
         """Return the known calls that appear in `output`, by their index in it. `output` is from the terminal event.
@@ -360,11 +360,6 @@ def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
     """Return the text of an item's parts, joined with `separator`."""
     texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)
     return well_formed(separator.join(text for text in texts if isinstance(text, str) and text))
-
-
-def index_or_none(index: Any) -> int | None:
-    """Return `index` if it is an integer, else None."""
-    return index if isinstance(index, int) else None
 
 
 def _fingerprint(kind: str, name: Any, value: Any, is_json: bool = False) -> str:
