@@ -320,7 +320,7 @@ class Chat(ToolStream):
             run.emit(run.machine.restart_step(name))
             run.steps.check_limits()
             return ""
-        shown = run.collector.step_text + run.unapproved_text
+        shown = run.collector.step_text + ("" if run.judge is None else run.judge.gate.text)
         events, written = run.machine.switch_model(shown, name)
         run.emit(events)
         return written

@@ -20,13 +20,13 @@ from typing import Any, Literal, TypeAlias
 
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
-from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
+from streamtools.conversation.models.model import Ask, Model, check_model, with_type_in_prompt
 from streamtools.conversation.models.prefill_fields import prefill_of
 from streamtools.conversation.reply import Replies, Reply
 from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
-from streamtools.history import Assistant, Origin, User
+from streamtools.history import Assistant, User
 from streamtools.logs import Logger
 
 log = Logger(__name__)
@@ -70,11 +70,6 @@ class Fallback(Checked):
     def name(self) -> str:
         """The name of the first model."""
         return self.models[0].name
-
-    @property
-    def origin(self) -> Origin:
-        """The origin of the first model's answers."""
-        return origin_of(self.models[0])
 
     @property
     def native_tool_calls(self) -> bool | None:

@@ -107,18 +107,14 @@ def _refuse_synonyms(name: object, value: object) -> None:
 
 def _refuse_similar(item: Mapping[str, Any], kind: str) -> None:
     for key in item:
-        if (meant := _meant(key, kind)) and meant not in item:
+        is_unknown = isinstance(key, str) and len(key) <= _MAX_LENGTH and key not in _KNOWN[kind]
+        if is_unknown and (meant := _similar(key, kind)) and meant not in item:
             raise ValueError(f"the key {key!r} is unknown; did you mean {meant!r}?")
-
-
-def _meant(key: object, kind: str) -> str | None:
-    """Return the known key that is similar to an unknown key, or None."""
-    is_unknown = isinstance(key, str) and len(key) <= _MAX_LENGTH and key not in _KNOWN[kind]
-    return _similar(key, kind) if is_unknown else None
 
 
 @lru_cache(maxsize=1024)
 def _similar(key: str, kind: str) -> str | None:
+    """Return the known key that is similar to an unknown key, or None."""
     letters = {*key.lower()}
     known = [one for one in _KNOWN[kind] if len(letters ^ {*one.lower()}) <= _MAX_LETTERS]  # saves 50 µs
     return nearest(key, known, 0.81 if len(key) < _LONG else 0.87) if known else None

@@ -434,7 +434,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                                 await self._close_source()
                                 self._source = source
                             await self._run.read(source, tools)
-                        self._run.release_last_events()
+                        if self._run.judge is not None:  # it can still approve the last text
+                            self._run.emit(self._run.machine.close())
                     except BaseException as error:
                         if isinstance(error, Exception):
                             self._buffer.fail(error)  # raised to the consumer; the group would wrap it
@@ -586,11 +587,6 @@ class StreamRun:
         if self.judge is not None:
             await self.judge.wait_for_decisions()
 
-    @property
-    def unapproved_text(self) -> str:
-        """The text that waits for a decision of the judge; empty without a judge."""
-        return "" if self.judge is None else self.judge.gate.text
-
     def _refuse(self) -> None:
         self.machine.end_run(GUARD)
         if self._scope is not None:
@@ -661,14 +657,6 @@ class StreamRun:
         await self.wait_for_judge()
 
     # These methods end the run.
-
-    def release_last_events(self) -> None:
-        """With a judge, emit the last events of the machine now, because the judge can still approve their text.
-
-        Without a judge, `end` emits the last events.
-        """
-        if self.judge is not None:
-            self.emit(self.machine.close())
 
     def end(self, failure: BaseException | None) -> None:
         """Emit the events that end the run.

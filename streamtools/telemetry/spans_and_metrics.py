@@ -19,7 +19,7 @@ recording. Each attribute is truncated after `MAX_ATTRIBUTE` characters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -150,11 +150,6 @@ def as_attribute(value: Any) -> str:
     return scrub(encoded).decode("utf-8", "replace")[:MAX_ATTRIBUTE]
 
 
-def input_messages(history: Iterable[Message], clean: Clean) -> str:
-    """Return the value of the attribute `gen_ai.input.messages`."""
-    return as_attribute(clean([_message(message) for message in history]))
-
-
 def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
     """Return the value of the attribute `gen_ai.output.messages`: one response."""
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
@@ -280,7 +275,7 @@ class _RequestSpan(_Outcome):
         name = f"chat {model}" if model else "chat"
         attributes = self.attributes | {"gen_ai.request.stream": True}
         if settings.content and (history := getattr(source, "history", None)):
-            attributes["gen_ai.input.messages"] = input_messages(history, clean)
+            attributes["gen_ai.input.messages"] = as_attribute(clean([*map(_message, history)]))
         self.span = settings.tracer.start_span(
             name, parent, SpanKind.CLIENT, attributes, start_time=self._start_time_ns
         )
