@@ -184,13 +184,15 @@ GOOGLE = "https://generativelanguage.googleapis.com/v1beta"
         (OpenAIChat, "m", "http://h/v1/", "http://h/v1/chat/completions"),
         (OpenAIChat, "m", "http://h/v1/chat/completions", "http://h/v1/chat/completions"),
         (OpenAIChat, "m", "https://h/d?api-version=1#x", "https://h/d/chat/completions?api-version=1"),
+        (AnthropicMessages, "m", "http://h/v1", "http://h/v1/messages"),
+        (OllamaChat, "m", "http://h/api/", "http://h/api/chat"),
         (GeminiChat, "m", None, f"{GOOGLE}/models/m:streamGenerateContent?alt=sse"),
         (GeminiChat, "models/../a?b", "http://h", "http://h/models/..%2Fa%3Fb:streamGenerateContent?alt=sse"),
         (GeminiChat, "a/b", "http://h?alt=sse", "http://h/models/a%2Fb:streamGenerateContent?alt=sse"),
     ],
 )
 def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
-    """The endpoint is below the base URL, unless the base URL is the endpoint. Its query is kept."""
+    """The endpoint is below the base URL, which may contain the beginning of the endpoint. Its query is kept."""
     assert url == client(name, base_url=base).url
 
 

@@ -467,7 +467,9 @@ def _join_url(base: str, path: str) -> str:
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")
     if not whole.endswith(path):
-        whole += path
+        whole = (
+            whole.removesuffix(f"/{path.split('/')[1]}") + path
+        )  # the base URL may contain the first part of the path
     if query in parts.query.split("&"):
         query = ""
     return urlunsplit(parts._replace(path=whole, query="&".join(filter(None, [parts.query, query])), fragment=""))
