@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
@@ -71,7 +73,8 @@ async def conversation(rack: Rack) -> None:
 async def emulated(rack: Rack) -> None:
     """A model without calls: two decisions, and its answer."""
     decisions = [said(json.dumps({"tools": tools})) for tools in ([{"tool": "think", "arguments": {}}], [])]
-    await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force"))
+    with patch("streamtools.conversation.emulation.time", SimpleNamespace(time_ns=lambda: 1)):  # a part of the ids
+        await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force"))
 
 
 _CLOSED = {"close-lone-cancel": "fails"}
