@@ -259,6 +259,18 @@ def continue_run(model: conversation.Model, run: Run) -> RedisStore:
     return RedisStore(["redis://a", "redis://b"], find_also=["redis://a"], recover=recover, max_recoveries=1)
 
 
+def hide_names(model: conversation.Model, vault: streamtools.rules.Vault) -> object:
+    """The vault of a conversation, and what takes it."""
+    names = streamtools.rules.Vault(
+        [streamtools.rules.email()], finders={"person": lambda text: [text]}, skip_roles=["system"], state=vault.state
+    )
+    assert_type(names.replace("Ann"), str)
+    assert_type(names.restore("<PERSON_1>"), str)
+    streamtools.gateway.app("http://127.0.0.1:8080/v1", vault=names, max_rate=30)
+    messages = [{"role": "user", "content": "Hello"}]
+    return streamtools.chat(model, messages, text=streamtools.TextOptions(vault=names))
+
+
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
     """The context declares the type of its state."""
     assert_type(context.state, dict[str, str])
