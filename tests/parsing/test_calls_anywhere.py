@@ -6,7 +6,7 @@ import pytest
 
 from streamtools import Parser
 from tests.support.cases import together
-from tests.support.reading import Brief, call, error, read
+from tests.support.reading import Brief, call, error, read, thought
 
 TOOLS = [{"name": name, "parameters": {"type": "object"}} for name in ("f", "get_weather")]
 f = call("f")
@@ -32,6 +32,15 @@ F = '{"name":"f"}'
 def test_calls_of_declared_tools_are_read_after_prose(dialect: str, text: str, expected: list[Brief]) -> None:
     """Not in code."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS, calls_at="anywhere")
+
+
+@together(
+    ("dialect", "text"), [("granite_lines", "f(a=1)\n"), ("raw_json", '```json\n{"name":"f","arguments":{"a":1}}\n```')]
+)
+def test_a_call_at_the_end_of_reasoning_may_be_indented(dialect: str, text: str) -> None:
+    """The indentation is pending, because it shows that a call may follow."""
+    read_in_reasoning = read(f"So\n  {text}", dialects=[dialect], tools=TOOLS, in_reasoning=True, calls_at="anywhere")
+    assert [thought("So\n  "), call("f", a=1)] == read_in_reasoning
 
 
 def test_without_the_option_only_the_start_counts() -> None:

@@ -144,7 +144,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
         ends += [(f"\n{each}",) for each in context.ends if isinstance(each, str)]
         markers = [each for each in context.ends if isinstance(each, Marker)]
         ends += [("\n" * count, *each.parts) for each in markers for count in range(1, each.line_feeds + 1)]
-        ends += [("\n", BLANKS, *each.parts) for each in markers if each.where == "line_start"]
+        ends += [("\n", BLANKS, *each.parts) for each in markers if _may_be_indented(each, options)]
         if any(may_become(pending, parts) for parts in ends):
             return True
         if not any(isinstance(each, str) and pending.removeprefix("\n").startswith(each) for each in context.ends):
@@ -193,6 +193,14 @@ def _counts(marker: Marker | Tag, place: Place, *, at_start: bool, after_call: b
         return False
     places = {"anywhere": True, "line_start": place.line_start, "start": at_start, "after_call": after_call}
     return places[marker.where]
+
+
+def _may_be_indented(marker: Marker, options: dict[str, Any]) -> bool:
+    """Return True for a marker at the start of a line. With `calls_at`, this holds for fences and calls in Python."""
+    first = str(marker.parts[0])
+    if marker.where == "start" and options.get("calls_at") == "anywhere":
+        return first.startswith("`") or ("(" in marker.parts and first != "[")
+    return marker.where == "line_start"
 
 
 def _reasons(options: dict[str, Any]) -> bool:
