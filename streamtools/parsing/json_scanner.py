@@ -360,7 +360,7 @@ class JsonScanner:
                 if depth == self.members:
                     self.text_kind = ""
                 elif not self.end_value(depth, base + at):
-                    state = BROKEN
+                    state, at = BROKEN, at - 1  # the bracket stays unread: the text after it must not change the state
                     break
                 if not depth:
                     state = ENDED

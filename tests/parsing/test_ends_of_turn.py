@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamtools import Parser
+from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.reader import Reader
 from streamtools.testing.laws import cut
@@ -17,6 +18,7 @@ from tests.support.reading import Brief, brief, call, error, read, warning
 
 f = call("f", a="x", n=3)
 CUT, UNCLOSED = error("truncated"), warning("missing_close")
+BROKEN = error("unrecognised_tool_call")
 TOOLS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}}]
 
 # Brackets and tags at the end of a call.
@@ -121,3 +123,20 @@ def test_text_after_an_end_token_is_read() -> None:
     unclosed = '<tool_call>{"name": "f", "arguments": {}}<|im_end|>'
     expected: list[Brief] = [call("f"), UNCLOSED, call("f"), UNCLOSED, " So."]
     assert expected == read(f"{unclosed}\n{unclosed} So.", dialects=["hermes_json"])
+
+
+@together(
+    ("dialect", "text", "expected"),
+    [
+        ("json_array", '[{"name":"f"},]<|im_end|> [a] b', [call("f"), " [a] b"]),
+        ("hermes_json", '<tool_call>[{"name":"f"},]<|im_end|>b', [call("f")]),
+        ("lfm2_pythonic", "<|tool_call_start|>f(a='x'y[<|tool_call_end|><|im_end|>b", [BROKEN, "b"]),
+        ("lfm2_pythonic", "<|tool_call_start|>f(a='x'y)<|im_end|>b<|tool_call_end|><|to", [BROKEN, "<|to"]),
+    ],
+)
+def test_an_end_token_does_not_change_the_malformed_call_before_it(
+    dialect: str, text: str, expected: list[Brief]
+) -> None:
+    """A bracket or a tag has already ended the call. So it does not matter whether the token arrives with it."""
+    assert expected == read(text, dialects=[dialect], tools=TOOLS)
+    assert expected == read(text, dialects=[dialect], tools=TOOLS, limits=Limits(call=60))

@@ -383,8 +383,8 @@ class Literals:
         content = self._content
         if content is not None and content.has_quote:
             call_end = content.take(text[at:end])
-            if call_end is not None:
-                self.state, end = BROKEN, at + call_end
+            if call_end is not None:  # the last character stays unread: the text after it must not change the state
+                self.state, end = BROKEN, at + call_end - 1
         if end > at:
             self._pieces.append(quotes.convert(text[at:end]))
         if self.state is BROKEN:
