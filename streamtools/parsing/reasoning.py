@@ -370,10 +370,10 @@ class CallRun:
                 return self._end_at(tag_position, rest), ""
             if self._span is None:
                 return None, rest
-            if span.scanner is None or not span.scanner.in_string:
+            if span.open_json is None or not span.open_json.in_string:
                 return self._end_at(tag, rest), ""
-            if self._tag is None or self._tag[0] is not span.scanner:
-                self._tag = span.scanner, tag
+            if self._tag is None or self._tag[0] is not span.open_json:
+                self._tag = span.open_json, tag
             self._before, text = "", rest
         self._before = (self._before + text)[-_MAX_CLOSING:]
         rest = self._feed(span, text, ended)
@@ -386,7 +386,7 @@ class CallRun:
         That tag ends the reasoning. Returns None if there is no such tag.
         """
         json, position = self._tag or (None, 0)
-        return position if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
+        return position if json is not None and json is not span.open_json and (json.in_string or json.depth) else None
 
     def _end_at(self, position: int, rest: str) -> bool:
         """End the run before the closing tag at `position`. Returns False, because the run is reasoning.

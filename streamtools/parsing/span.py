@@ -92,8 +92,9 @@ class Span(Reader):
         self.depth = limits.depth  # the deepest nesting of JSON that is allowed
         self.call_id: str | None = None  # the next text is a delta of this call; None if the text must be read
         self.scanner: JsonScanner | None = None  # reads a JSON value while the grammar waits for the end of the value
+        self.open_json: JsonScanner | None = None  # like `scanner`, but also set while `json` matches `lines`
         self._state = OPEN  # the last result of `scanner.scan`
-        self._broken: JsonScanner | None = None  # the scanner that found broken JSON; None after recovery
+        self._broken: JsonScanner | None = None  # the scanner that found broken JSON; None after `recover_at`
         self.finished = False  # whether the grammar has returned
         self.several_lines = False  # whether the span holds a line feed; set at the end of the span
         if dialect is not None and announces and not self.calls.begin(0):
@@ -313,7 +314,7 @@ class Span(Reader):
         is matched. If it matches, the JSON is BROKEN and reading stops before the line feed. `envelope` is the scanner
         class, which knows where the calls are in the JSON.
         """
-        self.scanner = scanner = envelope(self, depth=self.depth, lines=lines is not None)
+        self.scanner = self.open_json = scanner = envelope(self, depth=self.depth, lines=lines is not None)
         scanner.reports_arguments = self._output.call_deltas
         while True:
             yield  # `read` scans the text
@@ -332,7 +333,7 @@ class Span(Reader):
                 self.scanner, scanner.escaped, scanner.over_line = scanner, True, True
             else:
                 break
-        self.scanner = self.call_id = self.take = None
+        self.scanner = self.open_json = self.call_id = self.take = None
         if state is BROKEN and not scanner.in_string and (yield from self.at_turn_end()):
             state = OPEN
         self._broken = scanner if state is BROKEN else None
@@ -350,7 +351,6 @@ class Span(Reader):
         """
         assert self._broken is not None
         depth, in_string = self._broken.depth, self._broken.in_string
-        self._broken = None
         while True:
             found = _milestone(self.text, self.at)
             if found is None:

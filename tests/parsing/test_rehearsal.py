@@ -150,6 +150,17 @@ def test_a_closing_tag_in_an_incomplete_string_ends_the_reasoning(reasoning: str
     )
 
 
+def test_a_line_feed_after_a_closing_tag_in_a_string_decides_nothing() -> None:
+    """In a tilde fence, the text after it shows whether the string continues."""
+    half = '~~~tool_call\n{"name":"f","arguments":{"a":"'
+    for text, expected in [
+        (f'{half}</think>\n&"}}}}\n~~~', [call("f", a="</think>\n&")]),
+        (f"{half}</think>\n&", [thought(half), ALIKE, "&"]),
+        (f"{half}</think>\n~~~ &", [thought(half), ALIKE, "~~~ &"]),
+    ]:
+        assert expected == read(text, dialects=["tilde_fence"], in_reasoning=True)
+
+
 def test_a_complete_tag_at_the_end_is_a_truncated_call() -> None:
     """An incomplete tag is reasoning."""
     for tag, dialect in (("[TOOL_CALLS]", "mistral_args"), ("<tool_call>\n", "qwen3_coder_xml")):
