@@ -16,6 +16,8 @@ Models forget closing tags. The call is still valid in these cases:
 - The value is followed by its closing tag, and then by another function or the end of the wrapper.
 - The value is followed by the end of the wrapper, and then by another wrapper or the end of the message.
 
+The slash in `<function=f/>` ends the function, unless a parameter or the closing tag follows.
+
 If no closing tag of the value is followed by another tag of the call, it is unknown where the value ends. The call is
 then an error. It ends with the last closing tag in its text, and the text after that tag is part of the answer.
 
@@ -50,7 +52,8 @@ _FUNCTION, _END_FUNCTION, _PARAMETER, _END_PARAMETER = "<function=", "</function
 _NAME = Word(r"^<>\r\n", 256)
 _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
-_BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
+_BEGIN_FUNCTION, _BEGIN_PARAMETER = Pattern(_FUNCTION), Pattern(SPACES, _PARAMETER)
+_CLOSE_FUNCTION = Pattern(SPACES, "</function", SPACES, ">")
 _KEY_IN_TAG = r"""=\s*(?:"(.*)"|'(.*)'|(.*?))\s*/?>"""
 _REST_OF_TAG: tuple[Part, ...] = (Some(r"^<>\r\n", 1, 256), ">")
 _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
@@ -101,7 +104,7 @@ class FunctionTags:
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
         members = Members(span, span.declared.arguments(name), any_key=True)
-        if empty:
+        if empty and (yield from span.expect(_CLOSE_FUNCTION, _BEGIN_PARAMETER)) < 1:  # no parameter follows
             members.end()
             return CallEnd.CLOSED
         return (yield from self.text.read_parameters(span, members, self._read_tag, *ends, outermost=outermost))
@@ -139,13 +142,11 @@ class NamedTag:
         yield from span.accept(_LINE_FEED)
         begin = span.place
         yield from span.peek()
-        place = span.place
-        found = yield from span.choose(_OBJECT, self._close_tag)
-        if found == 0:
-            span.go_back(place)
+        found = yield from span.expect(self._close_tag, _OBJECT)
+        if found > 0:
             end = yield from read_json_call(span, self._close_tag)
         else:
-            end = yield from self._read_text(span, name, begin, empty=found == 1)
+            end = yield from self._read_text(span, name, begin, empty=found == 0)
         yield from end_call(span, end, self._close, self._closing)
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, CallEnd]:
