@@ -90,7 +90,8 @@ ENDS_OF_TURN = (
     *("<|end_of_text|>", "<|endoftext|>", "<|endofturn|>", "<|stop|>", "<|END_OF_TURN_TOKEN|>", "<|assistant_end|>"),
     *("<end_of_turn>", "<turn|>", "<|tool_response>", "<|user|>", "<|observation|>", "<|role_end|>", "[e~["),
     *("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>", "<seed:eos>", "</longcat_s>", "<SPECIAL_12>"),
-    *("<|content_model_end_sampling|>", "<|end_of_msg|>", "<|im:end|>", "[unused10]"),
+    *("<|content_model_end_sampling|>", "<|end_of_msg|>", "<|im:end|>", "[unused10]", "<eos>", "<|end_of_sentence|>"),
+    *("[|endofturn|]", "[EOS]", "<|return|>"),
 )
 """The tokens that end a message. In every dialect, they are hidden after a call."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import BLANKS, DECLARED, ENDS_OF_TURN, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
 LISTED = Either(("f", "get_weather", "météo", "a.b-c"))
@@ -139,7 +139,7 @@ FAMILY = Family(
         ),
         "granite_lines": tuple(
             Marker((LISTED, "(", SPACES, *following), where="start")
-            for following in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
+            for following in ((")", BLANKS, Either(("\n", "\r\n", *ENDS_OF_TURN))), (NAME, SPACES, "="))
         ),
         "gemma4": _gemma_markers("<|tool_call>"),
         "functiongemma": _gemma_markers("<start_function_call>"),

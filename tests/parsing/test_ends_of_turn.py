@@ -130,6 +130,7 @@ def test_text_after_an_end_token_is_read() -> None:
     [
         ("json_array", '[{"name":"f"},]<|im_end|> [a] b', [call("f"), " [a] b"]),
         ("hermes_json", '<tool_call>[{"name":"f"},]<|im_end|>b', [call("f")]),
+        ("pangu_list", '[unused11][{"name":"f"},][unused12][EOS]b', [call("f"), "b"]),
         ("lfm2_pythonic", "<|tool_call_start|>f(a='x'y[<|tool_call_end|><|im_end|>b", [BROKEN, "b"]),
         ("lfm2_pythonic", "<|tool_call_start|>f(a='x'y)<|im_end|>b<|tool_call_end|><|to", [BROKEN, "<|to"]),
     ],

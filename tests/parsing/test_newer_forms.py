@@ -103,6 +103,7 @@ CODE = "```tool_code\n{}\n```".format
         pytest.param("granite_lines", 'f(a="x", b=2)\nget_weather()', [both, call("get_weather")], id="lines of calls"),
         pytest.param("granite_lines", "f(a='x') + 1\n\nSo", [broken, "\nSo"], id="a line that is code"),
         pytest.param("granite_lines", "f(a='x", [cut], id="a line that is cut"),
+        pytest.param("granite_lines", "f()<|im_end|>", [call("f")], id="a line before an end token"),
     ],
 )  # fmt: skip
 def test_rare_forms_of_calls(dialect: str, text: str, expected: list[Brief]) -> None:
