@@ -153,9 +153,11 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A complete native call. A `tool-call-start` may have preceded it.
+    """A complete native call, such as `NativeToolCall("get_weather", {"city": "Paris"})`.
 
     - `arguments` is JSON text or an object. If it is None, the deltas of the call contain the arguments.
+    - `key` joins the call to its `tool-call-start` and its deltas. A call without these needs no key.
+    - `id` is the provider's id of the call.
     - `signature` must be in the next request, unchanged and with the call. `own` maps a message format to other fields
       of the call that the next request must contain. If the provider has run the call, `own` holds the whole call.
     - If `provider_executed` is true, the provider runs the tool, and streamtools must not run it.
@@ -166,9 +168,9 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
-    key: str
     name: str | None = None
     arguments: Any = None
+    key: str = ""
     id: str | None = None
     provider_executed: bool = False
     signature: str | None = None
@@ -176,6 +178,12 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     fault: Code | None = None
     emulated: bool = False
     own: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        is_json = isinstance(self.arguments, dict | list | str | int | float | None)
+        if not (is_json and isinstance(self.name, str | None) and isinstance(self.key, str)):
+            example = 'such as NativeToolCall("get_weather", {"city": "Paris"})'
+            raise TypeError(f"NativeToolCall takes name, arguments, {example}, got {self!r}")
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):

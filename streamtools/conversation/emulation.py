@@ -339,7 +339,7 @@ class EmulatedReply(Replies):
                 # If the tool choice requires a call and there is none, the state machine reports the violation.
                 prefix = f"{ID_PREFIX}{time.time_ns()}_"
                 native = [
-                    events.NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{prefix}{at}", emulated=True)
+                    events.NativeToolCall(call.name, call.arguments, f"emulated {at}", f"{prefix}{at}", emulated=True)
                     for at, call in enumerate(calls)
                 ]
                 reason: events.FinishReason = "tool_calls" if native else "stop"

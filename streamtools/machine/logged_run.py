@@ -98,7 +98,7 @@ class LoggedStep:
                 case Reasoning(text, _, signature, id, redacted, own):
                     yield ReasoningDelta(text, signature, id, redacted, own)
                 case Call(call) if call.id in self.calls and call.dialect == NATIVE:
-                    yield NativeToolCall(call.id, call.name, call.arguments, call.id)
+                    yield NativeToolCall(call.name, call.arguments, call.id, call.id)
                 case Call(call) if call.id in self.calls:
                     yield TextDelta(call.raw)
                 case Raw(data, _, str(format), about):

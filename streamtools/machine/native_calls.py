@@ -118,7 +118,8 @@ class NativeCalls:
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._to_raw(event)]
         self._call_events.events = events = list[UIEvent]()
-        call = self.open.get(event.key) or self._begin(event.key, event.id)
+        key = event.key or f"keyless {len(self.ended)}"
+        call = self.open.get(key) or self._begin(key, event.id)
         call.provider_id = event.id or call.provider_id
         if event.name and event.name != call.name:
             self._set_name(call, event.name)
@@ -132,7 +133,7 @@ class NativeCalls:
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable[call.id] = None
-        self._end(event.key, arguments, event.signature, event.own)
+        self._end(key, arguments, event.signature, event.own)
         return events
 
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:

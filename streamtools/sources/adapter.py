@@ -333,7 +333,7 @@ class OpenCall:
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end of the call. `given` holds whole arguments, or None if deltas have reported them."""
         fault, details = self.fault or fault, (self.id, self.executed, self.signature)
-        events.append(NativeToolCall(self.key, self.name, given, *details, fault=fault, own=self.own))
+        events.append(NativeToolCall(self.name, given, self.key, *details, fault=fault, own=self.own))
 
     def close(
         self,

@@ -115,8 +115,8 @@ def _read_call(key: str, entry: Any) -> NativeToolCall:
         name = _find(places, NAME_FIELDS)
         if fault.code in _NO_CALL or not isinstance(name, str):
             arguments = "null" if entry is None else entry  # None would mean that the arguments arrive in deltas
-            return NativeToolCall(key, None, arguments, id, fault=fault.code)
-    return NativeToolCall(key, name, _find(places, ARGUMENT_FIELDS), id)
+            return NativeToolCall(None, arguments, key, id, fault=fault.code)
+    return NativeToolCall(name, _find(places, ARGUMENT_FIELDS), key, id)
 
 
 def _find(places: Iterable[Any], names: Sequence[str]) -> Any:

@@ -52,7 +52,7 @@ TOOLS = ToolRegistry(weather, fail)
 
 def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, ids: str = "n") -> ScriptedReply:
     """Return a turn with native calls, whose ids are n0, n1 and so on."""
-    made = [NativeToolCall(str(at), name, given, f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
+    made = [NativeToolCall(name, given, str(at), f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
     return [*([TextDelta(text)] if text else []), *made, ProviderCompleted(finish_reason="tool_calls", usage=usage)]
 
 
@@ -190,7 +190,7 @@ async def test_calls_that_do_not_run_end_the_loop(options: dict[str, Any], pendi
 async def test_pending_calls_end_the_loop() -> None:
     """A call without a result ends the loop, even if other calls ran."""
     answer = [*calls(("weather", PARIS)), ProviderCompleted()]  # type: ignore[misc]  # a list
-    answer[1:] = [NativeToolCall("1", "weather", PARIS, "n1", answerable=False), ProviderCompleted()]
+    answer[1:] = [NativeToolCall("weather", PARIS, "1", "n1", answerable=False), ProviderCompleted()]
     told, model, events = await hold([answer])
 
     assert ("finished", ["n1"], 1) == (end(told).reason, [call.id for call in end(told).pending], len(model.asks))

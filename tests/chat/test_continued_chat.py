@@ -121,7 +121,7 @@ def without_beginning(text: str, shown: str) -> str:
 
 
 def native(id: str, city: str, name: str = "weather") -> NativeToolCall:
-    return NativeToolCall(f"key {id}", name=name, arguments=json.dumps({"city": city}), id=id)
+    return NativeToolCall(key=f"key {id}", name=name, arguments=json.dumps({"city": city}), id=id)
 
 
 def written(city: str) -> str:
@@ -154,7 +154,7 @@ ANSWERS: dict[str, list[list[str | SourceEvent]]] = {
         ["It is sunny."],
     ],
     "malformed native calls": [
-        ["Trying.", NativeToolCall("key a", "weather", '{"city": ', "a"), " And.", native("b", "Oslo")],
+        ["Trying.", NativeToolCall("weather", '{"city": ', "key a", "a"), " And.", native("b", "Oslo")],
         ["It is sunny."],
     ],
     "near misses": [['The tag <tool_call>\nis one of mine, and {"a": 1} is JSON.']],

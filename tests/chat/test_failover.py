@@ -177,7 +177,7 @@ async def test_every_cut_of_every_recording(name: str, prefill: str | None, most
 async def test_the_policies(on_break: OnBreak) -> None:
     """The step continues, starts again, or fails. An open native call is always discarded."""
     begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
-    whole = NativeToolCall("1", "get_weather", {"city": "Rome"}, "c1")
+    whole = NativeToolCall("get_weather", {"city": "Rome"}, "1", "c1")
     cost = SourceUsage(Usage(input=7, output=1))
     first = ScriptedModel([[cost, ReasoningDelta("hm", "signed"), TextDelta("One, "), whole, *begun, LOST]], name="one")
     rest = "two." if on_break == "continue" else "Started again."
@@ -228,7 +228,7 @@ async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
         ran.append(zone)
         return f"noon in {zone}"
 
-    whole = NativeToolCall("0", "now", {"zone": "UTC"}, "c0")
+    whole = NativeToolCall("now", {"zone": "UTC"}, "0", "c0")
     begun: list[SourceEvent] = [ToolCallStart("1", "c1", "now"), ToolCallDelta("1", "{}")]
     first = ScriptedModel([[TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
     second = ScriptedModel(["It is noon."], name="two", native_tool_calls=True)

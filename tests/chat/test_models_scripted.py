@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 ASK = Ask((User("Hi"),))
 STOP = ProviderCompleted(finish_reason="stop")
 READ = ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
-CALL = NativeToolCall("0", "look", {})
+CALL = NativeToolCall("look", {})
 CHAT = [b'data: {"choices":[{"delta":{"content":"a"}', b',"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
 
 

@@ -112,7 +112,7 @@ async def test_a_tool_gets_the_value_and_the_model_does_not(native: bool) -> Non
     call: list[Any] = [
         events.TextDelta("I write to <EMA"),
         events.TextDelta("IL_1>. "),
-        events.NativeToolCall("c1", "send", {"to": "<EMAIL_1>", "text": "Dear <email_1>"}, "id1"),
+        events.NativeToolCall("send", {"to": "<EMAIL_1>", "text": "Dear <email_1>"}, "c1", "id1"),
         events.ProviderCompleted(finish_reason="tool_calls"),
     ]
     model = models.ScriptedModel(

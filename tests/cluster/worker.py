@@ -149,7 +149,7 @@ class _Model:
                 await anyio.sleep(plan.seconds * dice.random())
         makes_call = is_first and plan.call is not None
         if makes_call:
-            yield NativeToolCall("0", plan.call, {"key": plan.id}, f"call-{plan.id}")
+            yield NativeToolCall(plan.call, {"key": plan.id}, id=f"call-{plan.id}")
         yield ProviderCompleted(finish_reason="tool_calls" if makes_call else "stop")
 
 

@@ -92,7 +92,7 @@ def source_of(turn: tuple[str, str, list[tuple[str, str]]], last: bool) -> list[
     events += [TextDelta(text)] if text else []
     for number, (kind, id) in enumerate(calls):
         name, arguments = KINDS[kind]
-        events.append(NativeToolCall(str(number), name, arguments, id))
+        events.append(NativeToolCall(name, arguments, str(number), id))
     return [*events, ProviderCompleted(finish_reason="tool_calls", ends_run=last)]
 
 

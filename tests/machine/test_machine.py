@@ -154,8 +154,8 @@ PASSED: dict[str, tuple[SourceEvent, str]] = {
     "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
     "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
     "a call that the provider runs itself": (
-        NativeToolCall("0", "search", {"a": 1}, provider_executed=True),
-        "raw {'type': 'tool-call', 'key': '0', 'name': 'search', 'arguments': {'a': 1}, 'provider_executed': True}",
+        NativeToolCall("search", {"a": 1}, "0", provider_executed=True),
+        "raw {'type': 'tool-call', 'name': 'search', 'arguments': {'a': 1}, 'key': '0', 'provider_executed': True}",
     ),
 }
 

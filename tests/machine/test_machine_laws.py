@@ -55,9 +55,9 @@ call_names = st.sampled_from([None, "f", "f", "g", " "])
 arguments = st.sampled_from(["{", '"a"', ':"b', '"', "}", "{}", '{"a":1}', "", "[", "\\"])
 native_calls = st.builds(
     NativeToolCall,
-    keys,
     call_names,
     st.none() | arguments | st.sampled_from([{"a": 1}, {}, [1], float("nan")]),
+    keys | st.just(""),
     provider_ids,
     provider_executed=st.sampled_from([False, False, False, True]),
     answerable=st.sampled_from([True, True, True, False]),

@@ -27,7 +27,7 @@ from tests.support.cases import together
 CUT = ProviderCompleted(finish_reason="length")
 ASKED = ProviderCompleted(finish_reason="tool_calls")
 START = ToolCallStart("0", "x", "add")
-WHOLE = NativeToolCall("0", "add", {"a": 1}, "x")
+WHOLE = NativeToolCall("add", {"a": 1}, "0", "x")
 
 GOOD = ["thinking x", "x is add", "call x", "not thinking x"]
 RUN = ["run x", "step 1 ends: tool_calls", "done finished: tool_calls (None)"]
@@ -53,7 +53,7 @@ def error(*events: SourceEvent, **options: Any) -> Error:
 
 def test_a_call_in_pieces_runs_when_its_turn_is_complete() -> None:
     """Its name is reported immediately, and its arguments with `call_deltas`."""
-    events = [START, *pieces('{"a"', ":1}"), NativeToolCall("0"), ASKED]
+    events = [START, *pieces('{"a"', ":1}"), NativeToolCall(key="0"), ASKED]
 
     assert ["step 1", "thinking x", "x is add", 'x has {"a"', "x has :1}", "call x", "not thinking x", *RUN] == story(
         *events, call_deltas=True
@@ -65,7 +65,7 @@ def test_a_call_in_pieces_runs_when_its_turn_is_complete() -> None:
 def test_call_ids_are_unique_in_the_run() -> None:
     """Some providers number the calls of each turn from 1. The provider's id is kept too."""
     end = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
-    turn: list[SourceEvent] = [WHOLE, NativeToolCall("1", "add", id="x"), end]
+    turn: list[SourceEvent] = [WHOLE, NativeToolCall("add", key="1", id="x"), end]
 
     assert [("x", "x"), ("x_2", "x"), ("x_3", "x"), ("x_4", "x")] == [
         (call.id, call.provider_id) for call in calls(*turn, *turn)
@@ -74,7 +74,7 @@ def test_call_ids_are_unique_in_the_run() -> None:
 
 @pytest.mark.parametrize("id", [None, "", "i" * 201], ids=["none", "an empty one", "one of 201 characters"])
 def test_a_call_without_a_usable_id_gets_one(id: str | None) -> None:
-    assert ["c1"] == [call.id for call in calls(NativeToolCall("0", "add", id=id), ASKED)]
+    assert ["c1"] == [call.id for call in calls(NativeToolCall("add", key="0", id=id), ASKED)]
 
 
 # Arguments.
@@ -95,7 +95,7 @@ ARGUMENTS: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
 @together(("told", "end", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_arrive_whole_or_in_pieces(told: list[str], end: Any, expected: dict[str, Any]) -> None:
     """There is no warning if both agree."""
-    run = driven(START, *pieces(*told), NativeToolCall("0", arguments=end), ASKED)
+    run = driven(START, *pieces(*told), NativeToolCall(key="0", arguments=end), ASKED)
 
     assert [expected] == [event.call.arguments for event in run.events if isinstance(event, Call)]
     assert not any(isinstance(event, Warning) for event in run.events)
@@ -103,8 +103,8 @@ def test_arguments_arrive_whole_or_in_pieces(told: list[str], end: Any, expected
 
 def test_arguments_at_the_end_replace_different_pieces() -> None:
     """With a warning. An addition to the pieces is reported as a delta."""
-    more = story(START, *pieces('{"a":'), NativeToolCall("0", arguments='{"a":1}'), ASKED, call_deltas=True)
-    other = [START, *pieces('{"a":1}'), NativeToolCall("0", arguments={"a": 2}), ASKED]
+    more = story(START, *pieces('{"a":'), NativeToolCall(key="0", arguments='{"a":1}'), ASKED, call_deltas=True)
+    other = [START, *pieces('{"a":1}'), NativeToolCall(key="0", arguments={"a": 2}), ASKED]
 
     assert ['x has {"a":', "warning arguments_mismatch", "x has 1}", "call x"] == more[3:7]
     assert "warning arguments_mismatch" in story(*other)
@@ -116,26 +116,26 @@ for _ in range(5000):
     DEEP = [DEEP]
 
 BAD: dict[str, tuple[list[SourceEvent], Code]] = {
-    "no name": ([NativeToolCall("0", None, {})], Code.MISSING_TOOL_NAME),
-    "a blank name": ([NativeToolCall("0", " ", {})], Code.MISSING_TOOL_NAME),
-    "two names": ([START, NativeToolCall("0", "sub")], Code.CONFLICTING_FIELDS),
-    "a list": ([NativeToolCall("0", "add", [1])], Code.INVALID_ARGUMENTS),
-    "a number": ([NativeToolCall("0", "add", 0)], Code.INVALID_ARGUMENTS),
-    "an object written as text twice": ([NativeToolCall("0", "add", '"{\\"a\\":1}"')], Code.INVALID_ARGUMENTS),
-    "no JSON": ([START, *pieces("{a}"), NativeToolCall("0")], Code.INVALID_ARGUMENTS),
-    "a string left open": ([START, *pieces('{"a":"b'), NativeToolCall("0")], Code.TRUNCATED),
-    "an object left open": ([START, *pieces('{"a":{}'), NativeToolCall("0")], Code.TRUNCATED),
-    "not a number": ([NativeToolCall("0", "add", {"a": float("nan")})], Code.NOT_A_NUMBER),
-    "a key twice": ([NativeToolCall("0", "add", '{"a":1,"a":2}')], Code.DUPLICATE_KEY),
-    "deep": ([NativeToolCall("0", "add", '{"a":' + "[" * 70 + "]" * 70 + "}")], Code.TOO_DEEP),
-    "deeper than Python writes": ([NativeToolCall("0", "add", {"a": DEEP})], Code.TOO_DEEP),
+    "no name": ([NativeToolCall(None, {}, "0")], Code.MISSING_TOOL_NAME),
+    "a blank name": ([NativeToolCall(" ", {}, "0")], Code.MISSING_TOOL_NAME),
+    "two names": ([START, NativeToolCall("sub", key="0")], Code.CONFLICTING_FIELDS),
+    "a list": ([NativeToolCall("add", [1], "0")], Code.INVALID_ARGUMENTS),
+    "a number": ([NativeToolCall("add", 0, "0")], Code.INVALID_ARGUMENTS),
+    "an object written as text twice": ([NativeToolCall("add", '"{\\"a\\":1}"', "0")], Code.INVALID_ARGUMENTS),
+    "no JSON": ([START, *pieces("{a}"), NativeToolCall(key="0")], Code.INVALID_ARGUMENTS),
+    "a string left open": ([START, *pieces('{"a":"b'), NativeToolCall(key="0")], Code.TRUNCATED),
+    "an object left open": ([START, *pieces('{"a":{}'), NativeToolCall(key="0")], Code.TRUNCATED),
+    "not a number": ([NativeToolCall("add", {"a": float("nan")}, "0")], Code.NOT_A_NUMBER),
+    "a key twice": ([NativeToolCall("add", '{"a":1,"a":2}', "0")], Code.DUPLICATE_KEY),
+    "deep": ([NativeToolCall("add", '{"a":' + "[" * 70 + "]" * 70 + "}", "0")], Code.TOO_DEEP),
+    "deeper than Python writes": ([NativeToolCall("add", {"a": DEEP}, "0")], Code.TOO_DEEP),
 }
 
 
 @together(("events", "code"), BAD.values(), ids=BAD)
 def test_a_malformed_native_call_is_one_error(events: list[SourceEvent], code: Code) -> None:
     """Valid calls beside it are kept, and the run continues."""
-    good = NativeToolCall("good", "add", {"a": 1}, "g")
+    good = NativeToolCall("add", {"a": 1}, "good", "g")
 
     assert code == error(*events, good, ASKED).code
     assert ["g"] == [call.id for call in calls(*events, good, ASKED)]
@@ -166,7 +166,7 @@ def test_a_cut_call_is_truncated_and_does_not_run(text: str, end: SourceEvent | 
 def test_a_call_around_a_lost_frame_does_not_run() -> None:
     hole = SourceWarning(Code.BAD_FRAME, "odd")
 
-    assert Code.TRUNCATED == error(START, *pieces('{"a":'), hole, *pieces("1}"), NativeToolCall("0"), ASKED).code
+    assert Code.TRUNCATED == error(START, *pieces('{"a":'), hole, *pieces("1}"), NativeToolCall(key="0"), ASKED).code
     assert ["x"] == [call.id for call in calls(WHOLE, hole, ASKED)]
 
 
@@ -193,7 +193,7 @@ def test_data_after_the_end_of_a_call_is_passed_on() -> None:
 
 def test_a_call_that_the_provider_runs_is_passed_on() -> None:
     """A call that has begun ends as superseded. It does not run here."""
-    own = NativeToolCall("0", "search", {"q": 1}, "s", provider_executed=True)
+    own = NativeToolCall("search", {"q": 1}, "0", "s", provider_executed=True)
 
     assert not calls(own, ASKED)
     assert Code.SUPERSEDED == error(ToolCallStart("0", "s", "search"), own, ASKED).code
@@ -202,30 +202,42 @@ def test_a_call_that_the_provider_runs_is_passed_on() -> None:
 def test_a_call_without_an_answer_stays_pending() -> None:
     """It is reported, however the turn ends."""
     for execute in ("completed", "eager", "never"):
-        told = story(NativeToolCall("0", "add", id="x", answerable=False), ASKED, execute=execute)
+        told = story(NativeToolCall("add", key="0", id="x", answerable=False), ASKED, execute=execute)
         assert "call x" in told
         assert not any(line.startswith("run") for line in told)
         assert told[-1].endswith(", pending x")
 
 
+def test_calls_without_a_key_are_complete_and_separate() -> None:
+    events = [START, *pieces('{"a"'), *[NativeToolCall("f", {"b": 2}, id=id) for id in "yy"], *pieces(":1}")]
+
+    assert [("y", {"b": 2}), ("y_2", {"b": 2}), ("x", {"a": 1})] == [
+        (call.id, call.arguments) for call in calls(*events, NativeToolCall(key="0"), ASKED)
+    ]
+
+
 # The completed turn.
 
 REPEATED: dict[str, tuple[list[SourceEvent], list[NativeToolCall], list[str]]] = {
-    "by id": ([WHOLE], [NativeToolCall("9", "add", {"a": 1}, "x")], ["x"]),
-    "by id, with other arguments": ([WHOLE], [NativeToolCall("9", "add", {"a": 2}, "x")], ["x"]),
-    "by what it says": ([NativeToolCall("0", "add", '{"a": 1}')], [NativeToolCall("0", "add", {"a": 1}, "x")], ["c1"]),
-    "by what it says, without an id": ([WHOLE], [NativeToolCall("0", "add", '{"a":1}')], ["x"]),
+    "by id": ([WHOLE], [NativeToolCall("add", {"a": 1}, "9", "x")], ["x"]),
+    "by id, with other arguments": ([WHOLE], [NativeToolCall("add", {"a": 2}, "9", "x")], ["x"]),
+    "by what it says": ([NativeToolCall("add", '{"a": 1}', "0")], [NativeToolCall("add", {"a": 1}, "0", "x")], ["c1"]),
+    "by what it says, without an id": ([WHOLE], [NativeToolCall("add", '{"a":1}', "0")], ["x"]),
     "twice, and twice": (
-        [NativeToolCall("0", "f"), NativeToolCall("1", "f")],
-        [NativeToolCall("0", "f")] * 2,
+        [NativeToolCall("f", key="0"), NativeToolCall("f", key="1")],
+        [NativeToolCall("f", key="0")] * 2,
         ["c1", "c2"],
     ),
-    "once, and twice": ([NativeToolCall("0", "f")], [NativeToolCall("0", "f"), NativeToolCall("1", "f")], ["c1", "c2"]),
+    "once, and twice": (
+        [NativeToolCall("f", key="0")],
+        [NativeToolCall("f", key="0"), NativeToolCall("f", key="1")],
+        ["c1", "c2"],
+    ),
     "only here": ([], [WHOLE], ["x"]),
     "open until here": ([START, *pieces('{"a":1}')], [WHOLE], ["x"]),
     "open, and another": ([ToolCallStart("0", "y", "add"), *pieces("{}")], [WHOLE], ["x", "y"]),
-    "bad already": ([NativeToolCall("0", "add", [], "x")], [NativeToolCall("0", "add", [], "x")], []),
-    "what is no JSON, by what it says": ([NativeToolCall("0", "f", "{a")], [NativeToolCall("1", "f", "{a")], []),
+    "bad already": ([NativeToolCall("add", [], "0", "x")], [NativeToolCall("add", [], "0", "x")], []),
+    "what is no JSON, by what it says": ([NativeToolCall("f", "{a", "0")], [NativeToolCall("f", "{a", "1")], []),
 }
 
 
@@ -243,7 +255,7 @@ def test_calls_of_the_completed_turn_are_matched(
 
 def test_a_call_over_the_limit_is_reported_immediately() -> None:
     """The rest is counted and dropped."""
-    events = [START, *pieces("123", "4567", "89"), NativeToolCall("0", arguments="123456789"), ASKED]
+    events = [START, *pieces("123", "4567", "89"), NativeToolCall(key="0", arguments="123456789"), ASKED]
     driver = driven(*events, limits=Limits(call=5))
 
     assert ["thinking x", "x is add", "error x too_large", "not thinking x", "warning skipped"] == driver.story[2:7]
@@ -260,7 +272,7 @@ def test_a_rejected_call_is_not_announced_again() -> None:
 
 
 def test_each_call_over_the_limit_is_an_error() -> None:
-    events = [NativeToolCall(str(n), "f", id=f"i{n}") for n in range(3)]
+    events = [NativeToolCall("f", key=str(n), id=f"i{n}") for n in range(3)]
     told = story(*events, ASKED, limits=Limits(calls=1))
 
     assert "call i0" in told

@@ -26,8 +26,8 @@ from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
 from tests.machine.test_machine import ADD, BAD, driven
 from tests.support.cases import together
 
-NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
-BAD_NATIVE = NativeToolCall("1", "add", "{a}", "n2")
+NATIVE = NativeToolCall("add", {"a": 1}, "0", "n1")
+BAD_NATIVE = NativeToolCall("add", "{a}", "1", "n2")
 END = ProviderCompleted(finish_reason="tool_calls")
 
 
@@ -120,7 +120,7 @@ def test_calls_that_only_the_completed_text_holds_count() -> None:
 )
 def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expected: list[str]) -> None:
     """Unless calls in text may supersede them."""
-    other = NativeToolCall("1", "add", {"a": 2}, "n2")
+    other = NativeToolCall("add", {"a": 2}, "1", "n2")
 
     assert expected == count(NATIVE, other, END, native_tool_calls=flag, execute="eager").run
     assert ["n1"] == count(NATIVE, TextDelta(ADD), END, execute="eager").run

@@ -13,7 +13,7 @@ from tests.machine.test_machine import Driver, driven
 
 PLANTED = [DIALECTS[each].write_call("add", {"a": 1}) + "\nThat is what it says." for each in TAUGHT_DIALECTS]
 NAMED = {"dialects": TAUGHT_DIALECTS}
-ASKED = NativeToolCall("0", "add", {"a": 1}, "n1")
+ASKED = NativeToolCall("add", {"a": 1}, "0", "n1")
 TURN, END = ProviderCompleted(finish_reason="tool_calls", ends_run=False), ProviderCompleted(finish_reason="stop")
 
 
@@ -55,8 +55,8 @@ def test_text_is_no_call_after_the_first_native_call(text: str, turns: int) -> N
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 def test_malformed_and_resumed_calls_are_native_too(text: str) -> None:
     """An emulated call says nothing about the model."""
-    bad = NativeToolCall("0", "add", "{a}", "n1")
-    emulated = NativeToolCall("0", "add", {"a": 1}, f"{EMULATED}7_0", emulated=True)
+    bad = NativeToolCall("add", "{a}", "0", "n1")
+    emulated = NativeToolCall("add", {"a": 1}, "0", f"{EMULATED}7_0", emulated=True)
 
     assert 0 == calls_in_text(driven(bad, TURN, *says(text)))
     assert 1 == calls_in_text(driven(emulated, TURN, *says(text)))

@@ -191,8 +191,8 @@ async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> Non
     given: list[SourceEvent] = [TextDelta(each) for each in f'###:{{"name": "mail", "arguments": {written}}}']
     if native:
         deltas = [ToolCallDelta("0", each) for each in written]
-        given = [ToolCallStart("0", "i", "mail"), *deltas, NativeToolCall("0", "mail", written, "i")]
-    bad = NativeToolCall("1", "mail", '{"to": 5, "cc": "bob@example.org"}', "j")
+        given = [ToolCallStart("0", "i", "mail"), *deltas, NativeToolCall("mail", written, "0", "i")]
+    bad = NativeToolCall("mail", '{"to": 5, "cc": "bob@example.org"}', "1", "j")
     more: list[SourceEvent] = [bad] if native else []
     async with ToolStream(
         Script([*given, *more, ProviderCompleted(finish_reason="stop")]),

@@ -249,7 +249,7 @@ def _ending(events: list[UIEvent]) -> tuple[str, str | None]:
 def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
     """Or by a native call, which is then ignored."""
     ends = [rules.stop(re.compile(r"END\b"))]
-    call = NativeToolCall("0", "f", "{}", "i")
+    call = NativeToolCall("f", "{}", "0", "i")
     for after in ([], [call], [TextDelta(tail)] if tail else []):
         events = run([TextDelta("a END"), *after, ProviderCompleted()], text_rules=ends)
         assert ("finished", "stopped_by_rule") == _ending(events)

@@ -33,7 +33,7 @@ async def opened() -> AsyncIterator[ToolRegistry]:
 
 async def run(registry: ToolRegistry, *calls: tuple[str, Any]) -> tuple[list[UIEvent], ToolStream]:
     """The events of a stream with these calls."""
-    native = [NativeToolCall(name, f"remote_{name}", given, f"n{at}") for at, (name, given) in enumerate(calls)]
+    native = [NativeToolCall(f"remote_{name}", given, name, f"n{at}") for at, (name, given) in enumerate(calls)]
     source = sources.events([*native, ProviderCompleted(finish_reason="tool_calls")])
     async with ToolStream(source, tools=registry) as stream:
         return [event async for event in stream], stream
@@ -73,7 +73,7 @@ async def test_invalid_arguments_do_not_reach_the_server() -> None:
 async def test_a_session_works_after_a_cancelled_call() -> None:
     """The call is reported as cancelled, and the session serves the next run."""
     async with opened() as registry:
-        call = NativeToolCall("wait", "remote_wait", {}, "n0")
+        call = NativeToolCall("remote_wait", {}, "wait", "n0")
         async with ToolStream(
             sources.events([call, ProviderCompleted(finish_reason="tool_calls")]), tools=registry
         ) as stream:

@@ -40,7 +40,7 @@ USUAL = ("hash_marker", "tilde_fence", "hermes_json", "mistral_list")
 
 ASKED = [{"role": "user", "content": "Read it."}]
 STOP = ProviderCompleted(finish_reason="stop")
-LOOK: list[Any] = [NativeToolCall("0", "look", {}, "n"), ProviderCompleted(finish_reason="tool_calls")]
+LOOK: list[Any] = [NativeToolCall("look", {}, id="n"), ProviderCompleted(finish_reason="tool_calls")]
 
 
 class Quoting(ScriptedModel):

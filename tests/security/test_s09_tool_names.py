@@ -104,7 +104,7 @@ async def test_json_with_a_similar_name_runs_nothing(dialect: str) -> None:
 
 async def test_a_native_call_with_a_similar_name_runs_nothing() -> None:
     for what, name in STRANGE.items():
-        ran, codes = await codes_of(NativeToolCall("0", name, {}, "n"))
+        ran, codes = await codes_of(NativeToolCall(name, {}, id="n"))
         assert [] == ran, what
         assert codes in ([Code.UNKNOWN_TOOL], [Code.MISSING_TOOL_NAME]), what
 

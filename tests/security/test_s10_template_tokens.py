@@ -83,7 +83,7 @@ async def test_only_the_interface_gets_tokens(
         return page
 
     end = ProviderCompleted(finish_reason="stop")
-    made: list[Any] = [NativeToolCall("0", "read", {}, "n")] if native else texts('~~~tool_call\n{"name":"read"}\n~~~')
+    made: list[Any] = [NativeToolCall("read", {}, id="n")] if native else texts('~~~tool_call\n{"name":"read"}\n~~~')
     named = enabled if native else ["tilde_fence"]
     async with ToolStream(Script([*made, end]), tools=[read], native_tool_calls=flag, dialects=named) as events:
         shown = [event.result async for event in events if isinstance(event, Executed)]

@@ -68,7 +68,7 @@ async def test_a_name_adds_no_line_to_a_log(
 ) -> None:
     """Names of tools and ids of calls are on one line, without control characters."""
     caplog.set_level(logging.DEBUG)
-    call, end = NativeToolCall("0", FORGED, {}, FORGED), ProviderCompleted(finish_reason="stop")
+    call, end = NativeToolCall(FORGED, {}, id=FORGED), ProviderCompleted(finish_reason="stop")
     async with ToolStream(Script([call, end]), tools=[answer], run_id="r") as events:
         told = [event.type async for event in events]
     shown = capsys.readouterr().out + caplog.text

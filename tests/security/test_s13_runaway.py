@@ -33,7 +33,7 @@ class Tireless(ScriptedModel):
         """Answer."""
         turn = len(self.asks)
         made: list[Any] = [
-            NativeToolCall(f"{turn}.{at}", "work", {"at": 0 if self.same else turn * 1000 + at}, f"c{turn}.{at}")
+            NativeToolCall("work", {"at": 0 if self.same else turn * 1000 + at}, f"{turn}.{at}", f"c{turn}.{at}")
             for at in range(self.calls)
         ]
         self._answers.append(

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 ANN, BO, CY = "ann@example.org", "bo@example.com", "cy@example.net"
 ASK = [{"role": "user", "content": f"Write to {ANN}."}]
-CALL = NativeToolCall("c1", "send", {"to": "<EMAIL_2>"}, "c1")
+CALL = NativeToolCall("send", {"to": "<EMAIL_2>"}, "c1", "c1")
 ANSWERS: list[list[Any]] = [["I write to <EMAIL_2>. ", CALL], ["Sent to <EMAIL_2>, and a copy to <EMAIL_3>."]]
 TEXT = f"I write to {ANN}. Sent to {ANN}, and a copy to {BO}."
 

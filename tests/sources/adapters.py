@@ -53,7 +53,7 @@ def started(key: str, id: str | None, name: str | None, *pieces: str) -> list[So
 
 def called(key: str, id: str | None, name: str | None, *pieces: str, **more: Any) -> list[SourceEvent]:
     """Return the events of a native call from its start to its end, whose further fields are `more`."""
-    return [*started(key, id, name, *pieces), NativeToolCall(key, name, id=id, **more)]
+    return [*started(key, id, name, *pieces), NativeToolCall(name, key=key, id=id, **more)]
 
 
 def read(make: Make, *chunks: bytes) -> list[SourceEvent]:

@@ -56,11 +56,11 @@ def raw(type: str, **fields: Any) -> SourceRaw:
 
 
 def theirs(id: str, name: str = "f", input: Any = None) -> NativeToolCall:
-    return NativeToolCall(id, name, input or {}, id, provider_executed=True)
+    return NativeToolCall(name, input or {}, id, id, provider_executed=True)
 
 
 def ours(id: str, name: str = "f", input: Any = None, **more: Any) -> NativeToolCall:
-    return NativeToolCall(id, name, input or {}, id, **more)
+    return NativeToolCall(name, input or {}, id, id, **more)
 
 
 def step(*frames: bytes) -> list[bytes]:
@@ -276,7 +276,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             raw("tool-output-available", toolCallId=10),
             raw("tool-approval-request", toolCallId=None),
             raw("start", messageMetadata=11),
-            NativeToolCall("call 1", None, "x"),
+            NativeToolCall(None, "x", "call 1"),
             turn(),
             ChainCompleted(),
         ],

@@ -98,7 +98,7 @@ def done(raw: str | None = "end_turn", reason: FinishReason = "stop", usage: Usa
     return ProviderCompleted(finish_reason=reason, raw_finish_reason=raw, usage=usage)
 
 
-CALLED = NativeToolCall("1", "f", None, "toolu_1")
+CALLED = NativeToolCall("f", None, "1", "toolu_1")
 
 STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "text": (frames(begin(), say("Hel", "", "lo"), end()), [TextDelta("Hel"), TextDelta("lo"), done()]),
@@ -245,12 +245,12 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             NativeToolCall(
-                *("1", "web_search", '{"query":"x"}', "srvtoolu_1", True),
+                *("web_search", '{"query":"x"}', "1", "srvtoolu_1", True),
                 own=own("server_tool_use", id="srvtoolu_1", name="web_search", input={"query": "x"}),
             ),
             item("web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
             NativeToolCall(
-                *("2", "echo", {"x": 1}, "mcptoolu_1", True),
+                *("echo", {"x": 1}, "2", "mcptoolu_1", True),
                 own=own("mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
             ),
             item("mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
@@ -507,7 +507,7 @@ def test_the_input_of_a_server_tool_is_bounded() -> None:
     pieces = [each for _ in range(3) for each in delta(0, "input_json_delta", partial_json="12345")]
     stream = frames(start(0, "server_tool_use", id="s", name="w"), pieces, stop(0), STOP)
     assert read(lambda: Anthropic(Limits(call=10)), *stream) == [
-        NativeToolCall("1", "w", None, "s", True, fault=Code.TOO_LARGE),
+        NativeToolCall("w", None, "1", "s", True, fault=Code.TOO_LARGE),
         done(None),
     ]
-    assert read(lambda: Anthropic(Limits(call=15)), *stream)[0] == NativeToolCall("1", "w", "12345" * 3, "s", True)
+    assert read(lambda: Anthropic(Limits(call=15)), *stream)[0] == NativeToolCall("w", "12345" * 3, "1", "s", True)

@@ -111,7 +111,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             *called("1", "t1", "f", '{"a":', "1}"),
             *called("2", "t2", "g"),
-            NativeToolCall("3", "nova_grounding", "{}", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
+            NativeToolCall("nova_grounding", "{}", "3", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
             ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
         ],
     ),
@@ -126,7 +126,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(delta(3, image={"source": {"bytes": "aGk="}}), stop(3), opens(4, image={"format": "png"}), end()),
         ],
         [
-            NativeToolCall("1", "nova_grounding", "{}", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
+            NativeToolCall("nova_grounding", "{}", "1", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
             TextDelta("So."),
             SourceRaw(
                 {
@@ -154,7 +154,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             SourceWarning(Code.BAD_FRAME, "an event could not be decoded: it nests too deep"),
             SourceRaw({"toolResult": {"toolUseId": "t3", "content": []}}, "bedrock"),
-            NativeToolCall("1", "nova_grounding", "{", "t3", provider_executed=True),
+            NativeToolCall("nova_grounding", "{", "1", "t3", provider_executed=True),
             STOP,
         ],
     ),

@@ -174,13 +174,13 @@ TEXT: dict[str, Stream] = {
         ],
         [
             NativeToolCall(
-                *("1", "code_execution", {"language": "PYTHON", "code": "1+1"}),
+                *("code_execution", {"language": "PYTHON", "code": "1+1"}, "1"),
                 provider_executed=True,
                 own={"gemini": {"executableCode": {"language": "PYTHON", "code": "1+1"}}},
             ),
             SourceRaw({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}, "gemini"),
             NativeToolCall(
-                *("2", "GOOGLE_SEARCH", {"q": 1}, "t"),
+                *("GOOGLE_SEARCH", {"q": 1}, "2", "t"),
                 provider_executed=True,
                 signature="s",
                 own={"gemini": {"toolCall": {"toolType": "GOOGLE_SEARCH", "args": {"q": 1}, "id": "t"}} | SIGNED},
@@ -286,7 +286,7 @@ TEXT: dict[str, Stream] = {
             SourceRaw({"x": 7}),
             SourceRaw({"text": 8, "thoughtSignature": 9}, "gemini"),
             NativeToolCall(
-                *("1", "code_execution", {"id": 1}),
+                *("code_execution", {"id": 1}, "1"),
                 provider_executed=True,
                 own={"gemini": {"executableCode": {"id": 1}}},
             ),
@@ -322,17 +322,17 @@ CALLS: dict[str, Stream] = {
             chunk(call(name="f", args={"a": 1}), call(name="g", args={}, id="t"), call(name="h")),
             chunk(say(""), finish="STOP"),
         ],
-        [NativeToolCall("1", "f", {"a": 1}), NativeToolCall("2", "g", {}, "t"), NativeToolCall("3", "h"), stop()],
+        [NativeToolCall("f", {"a": 1}, "1"), NativeToolCall("g", {}, "2", "t"), NativeToolCall("h", key="3"), stop()],
     ),
     # Gemini 3: without its signature the call is refused in the next request.
     "a call with a signature": (
         [chunk(call(name="f", args={}) | {"thoughtSignature": "s"}, finish="STOP")],
-        [NativeToolCall("1", "f", {}, signature="s"), stop()],
+        [NativeToolCall("f", {}, "1", signature="s"), stop()],
     ),
     # Google's SDK writes the same bytes in another alphabet.
     "a signature from the SDK": (
         [chunk({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "--__"}, finish="STOP")],
-        [NativeToolCall("1", "f", {}, signature="++//"), stop()],
+        [NativeToolCall("f", {}, "1", signature="++//"), stop()],
     ),
     # Vertex, with streamed arguments: the name, values that go on and end, and a call that is empty.
     "streamed arguments": (
@@ -363,7 +363,7 @@ CALLS: dict[str, Stream] = {
         [
             ToolCallStart("1", None, "f"),
             ToolCallStart("1", "t"),
-            NativeToolCall("1", "f", {"a": 1}, "t", signature="s"),
+            NativeToolCall("f", {"a": 1}, "1", "t", signature="s"),
             stop(),
         ],
     ),
@@ -374,7 +374,7 @@ CALLS: dict[str, Stream] = {
             chunk(call(partialArgs=[{"jsonPath": "$.a", "stringValue": "b", "willContinue": True}], willContinue=True)),
             chunk(call(name="g", args={}), finish="STOP"),
         ],
-        [ToolCallStart("1", None, "f"), ToolCallDelta("1", '{"a":"b'), NativeToolCall("2", "g", {}), stop()],
+        [ToolCallStart("1", None, "f"), ToolCallDelta("1", '{"a":"b'), NativeToolCall("g", {}, "2"), stop()],
     ),
     "an end of no call, and calls without a name": (
         [
@@ -382,8 +382,8 @@ CALLS: dict[str, Stream] = {
             chunk(call(name=["f"], args="x"), finish="STOP"),
         ],
         [
-            NativeToolCall("1", None, None, "t"),
-            NativeToolCall("2", None, {"a": 1}),
+            NativeToolCall(None, None, "1", "t"),
+            NativeToolCall(None, {"a": 1}, "2"),
             *called("3", None, None, arguments="x"),
             stop(),
         ],
@@ -393,7 +393,7 @@ CALLS: dict[str, Stream] = {
         [
             ToolCallStart("1", None, "f"),
             SourceRaw({"functionCall": {"name": "f", "partialArgs": 7}}),
-            NativeToolCall("1", "f", fault=Code.INVALID_ARGUMENTS),
+            NativeToolCall("f", key="1", fault=Code.INVALID_ARGUMENTS),
             *called("2", None, "g", fault=Code.INVALID_ARGUMENTS),
             stop(),
         ],
@@ -530,7 +530,7 @@ def test_steps_over_the_limits_are_forwarded() -> None:
     for limits, parts, expected in (
         (Limits(calls=0), [start], [SourceRaw(event)]),
         (Limits(text=len(start)), [start, delta], [SourceRaw(began), SourceRaw(json.loads(delta[6:]))]),
-        (Limits(calls=0), [call], [NativeToolCall("1", "f", id="c", fault=Code.TOO_MANY_CALLS)]),
+        (Limits(calls=0), [call], [NativeToolCall("f", key="1", id="c", fault=Code.TOO_MANY_CALLS)]),
     ):
         adapter = Gemini(limits)
         told = [each for part in parts for each in adapter.feed(part)]

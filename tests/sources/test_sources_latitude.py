@@ -84,7 +84,7 @@ def turn(
 
 
 def pending(id: str, name: str | None = "f", arguments: Any = None, key: str = "") -> NativeToolCall:
-    return NativeToolCall(key or id, name, arguments, id, answerable=False)
+    return NativeToolCall(name, arguments, key or id, id, answerable=False)
 
 
 STOPPED = ProviderCompleted(finish_reason="stop", ends_run=False)
@@ -262,10 +262,10 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             chain("chain-completed"),
         ],
         [
-            NativeToolCall("t", "f", {"a": 1}, "t", provider_executed=True),
+            NativeToolCall("f", {"a": 1}, "t", "t", provider_executed=True),
             SourceRaw({"type": "tool-result", "toolCallId": "t", "toolName": "f", "args": {"a": 1}, "result": 2}),
-            NativeToolCall("u", "g", {}, "u", provider_executed=True),
-            NativeToolCall("v", "h", {}, "v", provider_executed=True),
+            NativeToolCall("g", {}, "u", "u", provider_executed=True),
+            NativeToolCall("h", {}, "v", "v", provider_executed=True),
             SourceRaw({"type": "tool-error", "toolCallId": "v", "error": "no"}),
             SourceRaw(
                 {
@@ -322,7 +322,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     # A tool call that no completion follows is a turn of its own.
     "a turn of a call alone": (
         [part("tool-call", toolName="f"), chain("chain-completed", finishReason="tool-calls")],
-        [NativeToolCall("call 1", "f", answerable=False), turn(None, "tool_calls"), ChainCompleted("c-1")],
+        [NativeToolCall("f", key="call 1", answerable=False), turn(None, "tool_calls"), ChainCompleted("c-1")],
     ),
     # The last engine says `chain-completed` after its error, with the finish reason "stop".
     "an error and a success after it": (

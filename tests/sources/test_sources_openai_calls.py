@@ -52,8 +52,8 @@ def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [[each] for each in pieces]
 
 
-WHOLE: list[SourceEvent] = [*started("0", "x", "f", A), End("0", "f", id="x")]
-ENDS: list[SourceEvent] = [End("0", "f", id="x"), End("1", "g", id="y")]
+WHOLE: list[SourceEvent] = [*started("0", "x", "f", A), End("f", key="0", id="x")]
+ENDS: list[SourceEvent] = [End("f", key="0", id="x"), End("g", key="1", id="y")]
 BOTH: list[SourceEvent] = [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS]
 NAMELESS = started("0", None, None, A)
 
@@ -82,7 +82,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "index missing": (one(piece("f", A, "x"), piece("g", B, "y")), BOTH),
     "index null or no integer": (
         [[{"index": None} | piece("f", A, "x"), piece("g", B, "y", index="1"), piece("h", "{}", "z", index=True)]],
-        [*BOTH[:4], *started("2", "z", "h", "{}"), *ENDS, End("2", "h", id="z")],
+        [*BOTH[:4], *started("2", "z", "h", "{}"), *ENDS, End("h", key="2", id="z")],
     ),
     "interleaved": (
         one(
@@ -97,7 +97,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "announced once more": (
         one(piece("f", "", "x", index=0), piece("f", "{", "x", index=0), piece("f", "}", "x", index=0)),
-        [*started("0", "x", "f", "{", "}"), End("0", "f", id="x")],
+        [*started("0", "x", "f", "{", "}"), End("f", key="0", id="x")],
     ),
     "all at index 0": (
         one(
@@ -114,7 +114,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "an index with the first piece only": (one(piece("f", "", "x", index=0), piece(None, A)), WHOLE),
     "one id in two slots": (
         one(piece("f", A, "x", index=0), piece("f", A, "x", index=1)),
-        [*WHOLE[:2], *started("1", "x", "f", A), WHOLE[2], End("1", "f", id="x")],
+        [*WHOLE[:2], *started("1", "x", "f", A), WHOLE[2], End("f", key="1", id="x")],
     ),
     # An id.
     "a known id goes back to its call": (
@@ -123,63 +123,63 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "a late id": (
         one(piece("f", "{", index=0), piece(None, "}", "x", index=0)),
-        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("0", "f", id="x")],
+        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("f", key="0", id="x")],
     ),
     "a late id with the name once more": (
         one(piece("f", "{", index=0), piece("f", "}", "x", index=0)),
-        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("0", "f", id="x")],
+        [*started("0", None, "f", "{"), *started("0", "x", "f", "}"), End("f", key="0", id="x")],
     ),
     "a late id for closed arguments": (
         one(piece("f", A, index=0), piece(None, None, "x", index=0)),
-        [*started("0", None, "f", A), Start("0", "x", "f"), End("0", "f", id="x")],
+        [*started("0", None, "f", A), Start("0", "x", "f"), End("f", key="0", id="x")],
     ),
     "an id that names a tool after closed arguments": (
         one(piece("f", A, index=0), piece("g", B, "y", index=0)),
-        [*started("0", None, "f", A), *started("1", "y", "g", B), End("0", "f"), End("1", "g", id="y")],
+        [*started("0", None, "f", A), *started("1", "y", "g", B), End("f", key="0"), End("g", key="1", id="y")],
     ),
     "id and name after the arguments": (
         one(piece(None, A, index=0), piece("f", "", "x", index=0)),
-        [*NAMELESS, Start("0", "x", "f"), End("0", "f", id="x")],
+        [*NAMELESS, Start("0", "x", "f"), End("f", key="0", id="x")],
     ),
     "no id at all": (
         one(piece("f", A, index=0), piece("g", B, index=1)),
-        [*started("0", None, "f", A), *started("1", None, "g", B), End("0", "f"), End("1", "g")],
+        [*started("0", None, "f", A), *started("1", None, "g", B), End("f", key="0"), End("g", key="1")],
     ),
     "an id that is empty or no string": (
         one(piece("f", "", "", index=0), piece(None, A, 5, index=0)),
-        [*started("0", None, "f", A), End("0", "f")],
+        [*started("0", None, "f", A), End("f", key="0")],
     ),
     # Neither an id nor a name.
-    "arguments alone wait for a name": (one(piece(None, A, index=0)), [*NAMELESS, End("0")]),
+    "arguments alone wait for a name": (one(piece(None, A, index=0)), [*NAMELESS, End(key="0")]),
     "a name after its arguments": (
         one(piece(None, "{", index=0), piece(None, "}", index=0), piece("f", index=0)),
-        [*started("0", None, None, "{", "}"), Start("0", None, "f"), End("0", "f")],
+        [*started("0", None, None, "{", "}"), Start("0", None, "f"), End("f", key="0")],
     ),
     # A name and no id.
     "the same name once more, with more of the arguments": (
         one(piece("f", "{", index=0), piece("f", "}", index=0), piece("f", "\n", index=0), piece("f", index=0)),
-        [*started("0", None, "f", "{", "}", "\n"), End("0", "f")],
+        [*started("0", None, "f", "{", "}", "\n"), End("f", key="0")],
     ),
     "the same name with other arguments": (
         one(piece("f", A), piece("f", B)),
-        [*started("0", None, "f", A), *started("1", None, "f", B), End("0", "f"), End("1", "f")],
+        [*started("0", None, "f", A), *started("1", None, "f", B), End("f", key="0"), End("f", key="1")],
     ),
     "the same call once more at its end": (
         one(piece("f", '{"a"'), piece(None, ":1}"), piece("f", A), piece(None, A)),
-        [*started("0", None, "f", '{"a"', ":1}"), End("0", "f")],
+        [*started("0", None, "f", '{"a"', ":1}"), End("f", key="0")],
     ),
     "the same call once more by its id": (one(*[piece("f", A, "x", index=0)] * 3), WHOLE),
     "two equal calls in one list": (
         [[piece("f", A), piece("f", A)]],
-        [*started("0", None, "f", A), *started("1", None, "f", A), End("0", "f"), End("1", "f")],
+        [*started("0", None, "f", A), *started("1", None, "f", A), End("f", key="0"), End("f", key="1")],
     ),
     "another name after closed arguments": (
         one(piece("f", A, index=0), piece("g", "", index=0), piece(None, B, index=0)),
-        [*started("0", None, "f", A), *started("1", None, "g", B), End("0", "f"), End("1", "g")],
+        [*started("0", None, "f", A), *started("1", None, "g", B), End("f", key="0"), End("g", key="1")],
     ),
     "another name while the arguments are open": (
         one(piece("f", "{", index=0), piece("g", "}", index=0)),
-        [*started("0", None, "f", "{"), *started("0", None, "g", "}"), End("0", "f")],
+        [*started("0", None, "f", "{"), *started("0", None, "g", "}"), End("f", key="0")],
     ),
     "another name by a known id": (
         one(piece("f", A, "x", index=0), piece("g", "", "x", index=0)),
@@ -223,13 +223,13 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     # Arguments that are no text.
     "arguments as an object": (
         one(piece("f", {"a": 1}, "x", index=0), piece("f", {"a": 1}, "x", index=0)),
-        [Start("0", "x", "f"), End("0", "f", {"a": 1}, "x")],
+        [Start("0", "x", "f"), End("f", {"a": 1}, "0", "x")],
     ),
-    "arguments as an empty object": (one(piece("f", {}, "x")), [Start("0", "x", "f"), End("0", "f", {}, "x")]),
-    "arguments as something else": (one(piece("f", [1], "x")), [Start("0", "x", "f"), End("0", "f", [1], "x")]),
+    "arguments as an empty object": (one(piece("f", {}, "x")), [Start("0", "x", "f"), End("f", {}, "0", "x")]),
+    "arguments as something else": (one(piece("f", [1], "x")), [Start("0", "x", "f"), End("f", [1], "0", "x")]),
     "arguments as an object after their text": (
         one(piece("f", A, "x", index=0), piece(None, {"a": 2}, index=0)),
-        [*WHOLE[:2], End("0", "f", {"a": 2}, "x")],
+        [*WHOLE[:2], End("f", {"a": 2}, "0", "x")],
     ),
     "two objects for one call": (
         one(piece("f", {"a": 1}, "x", index=0), piece(None, {"a": 2}, index=0), piece("f", {"a": 3}, index=0)),
@@ -237,21 +237,21 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             Start("0", "x", "f"),
             SourceRaw(piece(None, {"a": 2}, index=0)),
             Start("1", None, "f"),
-            End("0", "f", {"a": 1}, "x"),
-            End("1", "f", {"a": 3}),
+            End("f", {"a": 1}, "0", "x"),
+            End("f", {"a": 3}, "1"),
         ],
     ),
     "arguments that are null": (
         [[{"index": 0, "id": "x", "function": {"name": "f", "arguments": None}}]],
-        [*started("0", "x", "f"), End("0", "f", id="x")],
+        [*started("0", "x", "f"), End("f", key="0", id="x")],
     ),
     "a string that holds JSON is closed by its quote": (
         one(piece("f", '"{\\"a\\":'), piece(None, ' \\"\\\\'), piece(None, '\\""'), piece("g", "{}")),
         [
             *started("0", None, "f", '"{\\"a\\":', ' \\"\\\\', '\\""'),
             *started("1", None, "g", "{}"),
-            End("0", "f"),
-            End("1", "g"),
+            End("f", key="0"),
+            End("g", key="1"),
         ],
     ),
     "brackets and quotes inside of strings close nothing, wherever they are cut": (
@@ -261,13 +261,13 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         [
             *started("0", None, "f", '{"a}', "\\", '"}', '"', "}"),
             *started("1", None, "g", "{}"),
-            End("0", "f"),
-            End("1", "g"),
+            End("f", key="0"),
+            End("g", key="1"),
         ],
     ),
     "brackets that close nothing": (
         one(piece("f", "]}"), piece("g", "{}")),
-        [*started("0", None, "f", "]}"), *started("0", None, "g", "{}"), End("0", "f")],
+        [*started("0", None, "f", "]}"), *started("0", None, "g", "{}"), End("f", key="0")],
     ),
     # Gemini 3 wants its signature back with the call; Vertex has another name for it.
     "a signature": (
@@ -277,7 +277,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             piece(extra_content={"google": {"thought_signature": "u"}}),
             piece("g", id="y", extra_content={"google": {"thought_signature": 5}, "other": 1}),
         ),
-        [*BOTH[:4], End("0", "f", id="x", signature="s"), End("1", "g", id="y", signature="t")],
+        [*BOTH[:4], End("f", key="0", id="x", signature="s"), End("g", key="1", id="y", signature="t")],
     ),
     "a signature after its call, and one without": (
         one(piece(extra_content={"google": {"thought_signature": "t"}}), piece("f", A, "x"))
@@ -285,7 +285,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         [
             SourceRaw({"extra_content": {"google": {"thought_signature": "t"}}}),
             *started("0", "x", "f", A),
-            End("0", "f", id="x", signature="s"),
+            End("f", key="0", id="x", signature="s"),
         ],
     ),
 }
@@ -316,7 +316,7 @@ def test_function_call_is_read() -> None:
     assert [
         *started("0", None, "f", A),
         SourceRaw("f"),
-        End("0", "f"),
+        End("f", key="0"),
         ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
     ] == read(data)
 
@@ -370,7 +370,15 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
     events = read(
         sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
     )
-    assert [Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1"), stop()] == events
+    assert [
+        Start("0"),
+        Start("1"),
+        Delta("0", "😀"),
+        Delta("1", "\ufffd"),
+        End(key="0"),
+        End(key="1"),
+        stop(),
+    ] == events
 
 
 def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:

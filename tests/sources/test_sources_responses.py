@@ -221,7 +221,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             *called("1", "call_1", "f", "{}", arguments="{}"),
             *called("2", "call_2", "f", "[]", arguments="[]"),
-            NativeToolCall("3", "f", "{}", "call_3"),
+            NativeToolCall("f", "{}", "3", "call_3"),
             TextDelta("a"),
             done(),
         ],
@@ -296,18 +296,18 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *started("1", "call_1", "f", '{"x"'),
             *started("2", "call_2", "g", "{}"),
             ToolCallDelta("1", ":1}"),
-            NativeToolCall("1", "f", '{"x":1}', "call_1"),
-            NativeToolCall("2", "g", "{}", "call_2"),
+            NativeToolCall("f", '{"x":1}', "1", "call_1"),
+            NativeToolCall("g", "{}", "2", "call_2"),
             done(),
         ],
     ),
     "a call that only its item tells": (
         frames(item_done(function('{"x":1}')), completed(function('{"x":1}'))),
-        [NativeToolCall("1", "f", '{"x":1}', "call_1"), done()],
+        [NativeToolCall("f", '{"x":1}', "1", "call_1"), done()],
     ),
     "a call that only the response tells": (
         frames(completed(function('{"x":1}'), function({"x": 1}, id=None, call_id="call_2"))),
-        [NativeToolCall("1", "f", '{"x":1}', "call_1"), NativeToolCall("2", "f", {"x": 1}, "call_2"), done()],
+        [NativeToolCall("f", '{"x":1}', "1", "call_1"), NativeToolCall("f", {"x": 1}, "2", "call_2"), done()],
     ),
     "a call whose item is never done": (
         frames(
@@ -319,8 +319,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             STARTED,
             ToolCallStart("2", None, "g"),
-            NativeToolCall("1", "f", '{"x":1}', "call_1"),
-            NativeToolCall("2", "g", "{}"),
+            NativeToolCall("f", '{"x":1}', "1", "call_1"),
+            NativeToolCall("g", "{}", "2"),
             done(),
         ],
     ),
@@ -353,7 +353,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             *started("1", None, None, "{"),
             ToolCallStart("1", None, "f"),
-            NativeToolCall("1", "f", "{}", "call_1"),
+            NativeToolCall("f", "{}", "1", "call_1"),
             done(),
         ],
     ),
@@ -381,7 +381,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             )
         ),
         [
-            NativeToolCall("1", "f", "{}", "call_1"),
+            NativeToolCall("f", "{}", "1", "call_1"),
             *started("2", "call_2", "f", '{"x"'),
             ToolCallStart("3", "call_3", "f"),
             done(raw="max_output_tokens", reason="length"),
@@ -407,8 +407,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "custom tools without deltas": (
         frames(item_done(custom("hi")), item_done(custom("", id="ctc_2", call_id="call_2"), 1), END),
         [
-            NativeToolCall("1", "f", {"input": "hi"}, "call_1", own=CUSTOM),
-            NativeToolCall("2", "f", {"input": ""}, "call_2", own=CUSTOM),
+            NativeToolCall("f", {"input": "hi"}, "1", "call_1", own=CUSTOM),
+            NativeToolCall("f", {"input": ""}, "2", "call_2", own=CUSTOM),
             done(),
         ],
     ),
@@ -484,16 +484,16 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ),
         [
             SourceRaw(event("web_search_call.searching", item_id="ws_1")),
-            NativeToolCall("1", "web_search", {"query": "x"}, "ws_1", True),
+            NativeToolCall("web_search", {"query": "x"}, "1", "ws_1", True),
             SourceRaw({"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}, "responses"),
-            NativeToolCall("2", "file_search", {"queries": ["x"]}, "fs_1", True),
+            NativeToolCall("file_search", {"queries": ["x"]}, "2", "fs_1", True),
             SourceRaw({"type": "file_search_call", "id": "fs_1", "queries": ["x"], "results": []}, "responses"),
-            NativeToolCall("3", "code_interpreter", {"code": "1+1"}, "ci_1", True),
+            NativeToolCall("code_interpreter", {"code": "1+1"}, "3", "ci_1", True),
             SourceRaw({"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "outputs": None}, "responses"),
             SourceRaw(event("image_generation_call.partial_image", item_id="ig_1", partial_image_b64="QQ==")),
-            NativeToolCall("4", "image_generation", None, "ig_1", True),
+            NativeToolCall("image_generation", None, "4", "ig_1", True),
             SourceRaw({"type": "image_generation_call", "id": "ig_1", "result": "QUE="}, "responses"),
-            NativeToolCall("5", "echo", "{}", "mcp_1", True),
+            NativeToolCall("echo", "{}", "5", "mcp_1", True),
             SourceRaw(
                 {"type": "mcp_call", "id": "mcp_1", "name": "echo", "arguments": "{}", "output": "y"}, "responses"
             ),
@@ -617,8 +617,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             TextDelta("a"),
             SourceRaw(event("output_text.delta", delta={"text": "b"})),
-            NativeToolCall("4", None, 7, fault=Code.INVALID_ARGUMENTS),
-            NativeToolCall("6", "web_search", {"action": "x"}, None, True),
+            NativeToolCall(None, 7, "4", fault=Code.INVALID_ARGUMENTS),
+            NativeToolCall("web_search", {"action": "x"}, "6", None, True),
             SourceRaw({"type": "web_search_call", "id": 1, "action": "x", "name": 3}, "responses"),
             SourceRaw({"x": 1}),
             done(),
@@ -648,9 +648,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallDelta("3", '{"x":"'),
             ToolCallDelta("3", '😂"}'),
             ToolCallDelta("4", '{"input":"😃'),
-            NativeToolCall("3", "f", '{"x":"😂"}', "call_1"),
+            NativeToolCall("f", '{"x":"😂"}', "3", "call_1"),
             ToolCallDelta("4", '"}'),
-            NativeToolCall("4", "f", {"input": "😃"}, "call_2", own=CUSTOM),
+            NativeToolCall("f", {"input": "😃"}, "4", "call_2", own=CUSTOM),
             done(),
         ],
     ),
@@ -672,8 +672,8 @@ def test_arguments_that_nest_too_deep_are_a_fault() -> None:
     hosted = '{"type":"web_search_call","id":"ws_1","action":' + deep + "}"
     stream = [sse('{"type":"response.output_item.done","item":' + each + "}") for each in (item, hosted)]
     first, second, third, fourth = read(Responses, *stream, *frames(END))
-    assert first == NativeToolCall("1", "f", None, "call_1", fault=Code.TOO_DEEP)
-    assert second == NativeToolCall("2", "web_search", None, "ws_1", True)
+    assert first == NativeToolCall("f", None, "1", "call_1", fault=Code.TOO_DEEP)
+    assert second == NativeToolCall("web_search", None, "2", "ws_1", True)
     assert isinstance(third, SourceWarning)
     assert fourth == done()
 

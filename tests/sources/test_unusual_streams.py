@@ -86,7 +86,7 @@ class Stream(NamedTuple):
 
 
 END = ProviderCompleted("Yes", None, "stop", "completed")
-SEARCH = NativeToolCall("1", "x_keyword_search", '{"query":"q"}', "ctc_1_xs_call_1", provider_executed=True)
+SEARCH = NativeToolCall("x_keyword_search", '{"query":"q"}', "1", "ctc_1_xs_call_1", provider_executed=True)
 CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
 USAGE = Usage(input=7, output=3, total=10)
@@ -127,7 +127,7 @@ STREAMS: dict[str, Stream] = {
         + content({"text": "One."}, finish="STOP"),
         [
             TextDelta("I count."),
-            NativeToolCall("1", "code_execution", CODE["executableCode"], None, True, own={"gemini": CODE}),
+            NativeToolCall("code_execution", CODE["executableCode"], "1", None, True, own={"gemini": CODE}),
             SourceRaw(RESULT, "gemini"),
             TextDelta("One."),
             STOP,

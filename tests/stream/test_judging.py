@@ -103,7 +103,7 @@ async def test_approved_text_is_shown_sentence_by_sentence() -> None:
 async def test_refused_text_and_all_later_text_is_not_shown(bad: str, native: bool) -> None:
     """The run is stopped by the guard, and its calls stay pending."""
     answer = ANSWER.replace(CALL, "") if native else ANSWER
-    calls = [NativeToolCall("0", "now", '{"a": "b"}', "i")] if native else []
+    calls = [NativeToolCall("now", '{"a": "b"}', id="i")] if native else []
     for size in (1, 5, 100):
         deltas = texts(*(answer[at : at + size] for at in range(0, len(answer), size)))
         judge = Judge(bad)

@@ -226,11 +226,11 @@ async def test_any_tool_name_fits_into_the_result() -> None:
 
 # Native calls.
 
-ASKED = NativeToolCall("0", "add", {"a": 1, "b": 2}, "x")
+ASKED = NativeToolCall("add", {"a": 1, "b": 2}, id="x")
 
 
 async def test_native_calls_in_the_history() -> None:
-    other = NativeToolCall("1", "say", {"text": "~~~tool_call"}, "y")
+    other = NativeToolCall("say", {"text": "~~~tool_call"}, "1", "y")
     result = await result_of(*texts("Let me."), ASKED, other, TURN, *texts("So."), STOP, native_tool_calls=True)
 
     assert [

@@ -52,7 +52,7 @@ def _tools_of(kind: Any) -> list[Tool[..., Any]]:
 
 def calls(*wanted: tuple[str, dict[str, Any]]) -> ScriptedReply:
     """Return a turn with native calls, whose ids are n0, n1 and so on."""
-    made = [NativeToolCall(str(at), name, given, f"n{at}") for at, (name, given) in enumerate(wanted)]
+    made = [NativeToolCall(name, given, str(at), f"n{at}") for at, (name, given) in enumerate(wanted)]
     return [*made, ProviderCompleted(finish_reason="tool_calls")]
 
 

@@ -133,7 +133,7 @@ async def test_eager_calls_are_limited_too() -> None:
     async def finish() -> ToolResult:
         return ToolResult(stop=True)
 
-    native = [NativeToolCall(str(number), "finish", {}, f"n{number}") for number in (1, 2)]
+    native = [NativeToolCall("finish", {}, str(number), f"n{number}") for number in (1, 2)]
     source = Script([native[0]], [], [], [], [native[1]], [*texts("so"), STOP])
     async with ToolStream(source, tools=[finish], runner=RunnerOptions(execute="eager")) as stream:
         told = story([event async for event in stream])

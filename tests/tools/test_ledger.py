@@ -121,7 +121,7 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
 
 
 def a_call() -> Any:
-    called = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
+    called = NativeToolCall("pay", {"to": "Ann"}, id="n0")
     return sources.events([called, ProviderCompleted(finish_reason="tool_calls")])
 
 
@@ -257,7 +257,7 @@ async def pay(to: str) -> str:
     return "paid " + to
 
 async def main():
-    call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
+    call = NativeToolCall("pay", {"to": "Ann"}, id="n0")
     source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
     ledger = Dying(where, lease=0.2 if die else 2.0)  # the second process must not lose a transaction that waits
     async with (

@@ -57,7 +57,7 @@ def listed(name: str, schema: Any = None, **more: Any) -> Record:
 
 async def run(registry: ToolRegistry, name: str, arguments: Any) -> tuple[list[UIEvent], ToolOutcome]:
     """Return the events of a stream with one call, and its outcome."""
-    source = sources.events([NativeToolCall("0", name, arguments, "n0"), ProviderCompleted(finish_reason="tool_calls")])
+    source = sources.events([NativeToolCall(name, arguments, id="n0"), ProviderCompleted(finish_reason="tool_calls")])
     async with ToolStream(source, tools=registry) as stream:
         events = [event async for event in stream]
     (outcome,) = stream.result.outcomes

@@ -63,7 +63,7 @@ async def test_a_tool_does_not_run_without_its_ledger(ledger: PostgresLedger, po
         paid.append(to)
         return "paid"
 
-    called = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
+    called = NativeToolCall("pay", {"to": "Ann"}, id="n0")
     source = sources.events([called, ProviderCompleted(finish_reason="tool_calls")])
     postgres.pause()
     try:

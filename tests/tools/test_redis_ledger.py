@@ -98,7 +98,7 @@ async def test_calls_check_the_token_of_their_run(client: Any, redis: RedisServe
         return "done"
 
     asked: list[Any] = [
-        [NativeToolCall(str(number), "step", {"number": number}, f"n{number}") for number in range(2)],
+        [NativeToolCall("step", {"number": number}, str(number), f"n{number}") for number in range(2)],
         [ProviderCompleted(finish_reason="tool_calls")],
     ]
     async with RedisLedger(redis.url) as ledger, Runs(RedisStore(redis.url)) as runs:

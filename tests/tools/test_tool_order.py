@@ -175,7 +175,7 @@ async def test_neutralized_text_in_a_call_is_restored(native: bool) -> None:
     told: list[ToolOutcome] = []
     made: list[Any]
     if native:
-        made = [NativeToolCall("0", "write", arguments, "n")]
+        made = [NativeToolCall("write", arguments, id="n")]
     else:
         written = '###:{"name":"write","arguments":{"path":"a\u2060b","lines":["%s"]}}'
         made = texts(written % NEUTRALIZED.replace("\n", "\\n"))

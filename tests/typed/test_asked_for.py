@@ -120,11 +120,11 @@ def test_models_that_take_a_schema() -> None:
 @given(st.integers(1, 40), st.booleans(), st.booleans())
 def test_an_answer_in_a_call_becomes_text_once(size: int, told_again: bool, at_once: bool) -> None:
     """It arrives in pieces, whole, or both. Calls with other names stay calls."""
-    call = NativeToolCall("0", ANSWER_TOOL, WRITTEN if told_again or at_once else None, "id")
+    call = NativeToolCall(ANSWER_TOOL, WRITTEN if told_again or at_once else None, "0", "id")
     events: list[SourceEvent] = [ToolCallStart("0", "id", ANSWER_TOOL)]
     if not at_once:
         events += [ToolCallDelta("0", WRITTEN[at : at + size]) for at in range(0, len(WRITTEN), size)]
-    other = NativeToolCall("1", "other", "{}", "id1")
+    other = NativeToolCall("other", "{}", "1", "id1")
     ends = ProviderCompleted(tool_calls=[call] if told_again else None, finish_reason="tool_calls")
     read = AnswerToolReader().read([*events, call, other, ends])
 

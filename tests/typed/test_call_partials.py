@@ -68,7 +68,7 @@ def test_partials_of_native_calls(said: list[dict[str, Any]], size: int) -> None
     for at in range(0, max(map(len, written.values())), size):
         sent += [ToolCallDelta(key, text[at : at + size]) for key, text in written.items() if text[at:]]
         sent += [ToolCallStart(key, None, "look") for key in written]  # late, and again
-    sent += [NativeToolCall(key, "look", None, f"id{key}") for key in written]
+    sent += [NativeToolCall("look", None, key, f"id{key}") for key in written]
     events = [each for event in [*sent, ProviderCompleted(finish_reason="tool_calls")] for each in machine.feed(event)]
     events += machine.close()
 

@@ -60,7 +60,7 @@ from contextlib import ExitStack
 from starlette.requests import Request
 from streamtools import *
 from streamtools.conversation import *
-from streamtools.events import Text
+from streamtools.events import NativeToolCall, Text
 from streamtools.gateway import Rewrite, ToolCallTransport
 from streamtools.history import read_messages, write_messages
 from streamtools.outputs import asgi
@@ -102,7 +102,7 @@ WRITTEN = {
     "RequestOptions(emulation=True)": "ValueError: emulation must be one of 'off', 'fallback', 'force', got True",
     'ScriptedModel(["x"], native_calls=True)': "TypeError: 'native_calls'; did you mean 'native_tool_calls'?",
     "ScriptedModel([QUESTION[0]])": "TypeError: answer 0: a delta must be a text, bytes, an exception or a source",
-    'ScriptedModel(["a", ["b", Text("c")]])': 'TypeError: answer 1: such as NativeToolCall("0", "name", {}), got Text',
+    'ScriptedModel(["a", ["b", Text("c")]])': 'TypeError: answer 1: such as NativeToolCall("name", {}), got Text',
     "chat(LOCAL, QUESTION, tools=[create()])": "TypeError: got a coroutine: pass functions without calling them",
     "chat(LOCAL, QUESTION, tools=[None])": "TypeError: `tools` contains None: leave it out",
     'chat(LOCAL, QUESTION, tools="f")': "TypeError: got str: pass functions without calling them, such as tools=[",
@@ -204,6 +204,10 @@ WRITTEN = {
     'parse({"content": "a"})': "TypeError: a str or an iterable of deltas, got dict",
     'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
     'ScriptedModel("abc")': "TypeError: a list of answers, such as ['abc'], got 'abc'",
+    "ScriptedModel()": "TypeError: answers must be a list of answers, such as ['Hello!'], got None",
+    'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("get_weather", {"city":',
+    "NativeToolCall(print, {})": "TypeError: NativeToolCall takes name, arguments",
+    'NativeToolCall("f", REQUEST)': "TypeError: NativeToolCall takes name, arguments",
     'Runs("redis://a")': "TypeError: log must be a MemoryEventLog or a store, such as RedisStore(url), got str",
     "RedisStore('redis://a', recover=create)": "TypeError: recover must be callable as recover(lost), got create()",
     "Runs(resume=create, ledger=LEDGER.ledger)": "TypeError: resume must be callable as resume(run), got create()",
@@ -260,7 +264,7 @@ async def test_awaited_expressions_say_what_to_write() -> None:
                 [getattr(event, name) async for event in events]
         assert note in caught.value.__notes__[0]
     with pytest.raises(AttributeError, match="object has no attribute 'id'") as caught:
-        async with chat(ScriptedModel([NativeToolCall("0", "f", {})]), QUESTION) as events:
+        async with chat(ScriptedModel([NativeToolCall("f", {})]), QUESTION) as events:
             [event.id async for event in events if event.type == "call"]  # type: ignore[attr-defined]
     assert "write `event.call.id`; this event has call" in caught.value.__notes__[0]
 
@@ -339,7 +343,7 @@ async def test_a_wrong_use_of_a_run_says_what_to_write() -> None:
 
 async def test_a_wrong_call_id_names_the_calls_that_wait() -> None:
     """A decision of a stream may be awaited."""
-    model = ScriptedModel([NativeToolCall("0", "pay", {}), "Paid."], native_tool_calls=True)
+    model = ScriptedModel([NativeToolCall("pay", {}), "Paid."], native_tool_calls=True)
     tools, approvals = [tool(name="pay", requires_approval=True)(lambda: "paid")], ApprovalOptions(ask="now")
     async with chat(model, QUESTION, tools=tools, approvals=approvals) as events:
         async for event in events:
@@ -404,7 +408,7 @@ async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> N
     def use(answers: list[Any], **options: Any) -> Any:
         return chat(ScriptedModel(answers, native_tool_calls=options.pop("native", None)), QUESTION, **options)
 
-    call = NativeToolCall("0", "f", {})
+    call = NativeToolCall("f", {})
     with_list, without_list = ['{"a": [1]}'], ['{"a": 1}']
     async with use(["Hello."]) as events:
         for expected in ("", "events_already_read"):

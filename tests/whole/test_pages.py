@@ -111,7 +111,7 @@ async def test_the_recipes_print_the_output_of_the_page(
         await run_code(replace(block, text=block.text.replace("# model", "model")), names)
         assert normal(block.output or "") == normal(capsys.readouterr().out), f"recipes.md:{block.line}"
     body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
-    native = NativeToolCall("0", "get_weather", {"city": "Paris"})
+    native = NativeToolCall("get_weather", {"city": "Paris"})
     names["model"] = ScriptedModel([native, "It is warm."])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
         frames = read_frames((await client.post("/chat", content=body)).content)

@@ -130,7 +130,7 @@ def describe_source(event: SourceEvent) -> object:
     match event:
         case TextDelta(text) | ReasoningDelta(text):
             return assert_type(text, str)
-        case ToolCallStart(key) | ToolCallDelta(key) | NativeToolCall(key):
+        case ToolCallStart(key) | ToolCallDelta(key) | NativeToolCall(key=key):
             return assert_type(key, str)
         case SourceUsage(usage):
             return assert_type(usage, Usage)

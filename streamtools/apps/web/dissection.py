@@ -196,7 +196,7 @@ class _ModelText:
             case events.ToolCallDelta(key, text):
                 self._streamed.add(key)
                 self._add_marked(text, "native", "native")
-            case events.NativeToolCall(key, name, arguments) if key not in self._streamed:
+            case events.NativeToolCall(name, arguments, key) if key not in self._streamed:
                 shown = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
                 self._add_marked(f"{name or ''}{shown}", "native", "native")
 

@@ -280,8 +280,7 @@ class AnswerToolReader:
             case ToolCallDelta(key, text) if key in self._has_deltas:
                 self._has_deltas[key] = self._has_deltas[key] or bool(text)
                 return (TextDelta(text),)
-            case NativeToolCall(key, name) if name == ANSWER_TOOL or key in self._has_deltas:
-                arguments = event.arguments
+            case NativeToolCall(name, arguments, key) if name == ANSWER_TOOL or key in self._has_deltas:
                 if self._has_deltas.get(key) or arguments is None:
                     return ()
                 return (TextDelta(arguments if isinstance(arguments, str) else json.dumps(arguments)),)

@@ -45,7 +45,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        answers: Iterable[ScriptedReply],
+        answers: Iterable[ScriptedReply] | None = None,  # None only for a helpful message
         *,
         name: str = "scripted",
         native_tool_calls: bool | None = None,
@@ -55,8 +55,9 @@ class ScriptedModel:
     ) -> None:
         check_body_fields(type(self), options)
         check_number("delay", delay, 0)
-        if isinstance(answers, str | bytes):
-            raise TypeError(f"answers must be a list of answers, such as [{answers!r}], got {answers!r}")
+        if isinstance(answers, str | bytes) or not isinstance(answers, Iterable):
+            example = "Hello!" if answers is None else answers
+            raise TypeError(f"answers must be a list of answers, such as [{example!r}], got {answers!r}")
         self.name = name
         self.native_tool_calls = native_tool_calls
         self.options = options
@@ -111,7 +112,7 @@ def _read_answer(number: int, answer: ScriptedReply) -> list[_Delta]:
     deltas: list[Any] = list(answer) if is_list else [answer]  # type: ignore[arg-type]
     for delta in deltas:
         if not isinstance(delta, (str, bytes, BaseException, *SOURCE_EVENTS)):
-            kinds = 'a text, bytes, an exception or a source event, such as NativeToolCall("0", "name", {})'
+            kinds = 'a text, bytes, an exception or a source event, such as NativeToolCall("name", {})'
             raise TypeError(f"answer {number}: a delta must be {kinds}, got {described(delta)}")
     if any(isinstance(delta, bytes) for delta in deltas):
         return deltas

@@ -73,7 +73,7 @@ class BufferedCalls:
         self._begun.pop(key, None)
         if key not in self.answered:
             answerable = self._answerable and key not in self._unanswerable
-            self._whole[key] = NativeToolCall(key, name, arguments, id, signature=signature, answerable=answerable)
+            self._whole[key] = NativeToolCall(name, arguments, key, id, signature=signature, answerable=answerable)
             if len(self._whole) > self._limit:
                 self.release(events, early=True)
 

@@ -168,7 +168,7 @@ class Gemini(FrameAdapter):
             if not continues and values in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
-                    events.append(NativeToolCall(self._new_key(), name, given, id, signature=signature))
+                    events.append(NativeToolCall(name, given, self._new_key(), id, signature=signature))
                 return
             call = self._call = OpenCall(self._new_key(), name=name)
             self._arguments = PartialArgs(self._limits)
@@ -200,7 +200,7 @@ class Gemini(FrameAdapter):
         """Append a call that Google has run. Another part holds its result. That part is forwarded unchanged."""
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
-        call = NativeToolCall(self._new_key(), name, arguments, id, True, signature, own=own)
+        call = NativeToolCall(name, arguments, self._new_key(), id, True, signature, own=own)
         self._pass(call, arguments, events)
 
     # Methods for interactions.

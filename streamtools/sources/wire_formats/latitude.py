@@ -139,7 +139,7 @@ class Latitude(TurnsAdapter):
             arguments = next((call[key] for key in ("arguments", "args", "input") if call.get(key) is not None), None)
             if (id or name) and id not in self._calls.answered:
                 self._listed += 1
-                calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
+                calls.append(NativeToolCall(name, arguments, f"listed {self._listed}", id, answerable=False))
         return calls
 
     def _record(self, event: dict[str, Any]) -> None:

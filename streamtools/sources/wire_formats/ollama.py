@@ -56,7 +56,7 @@ class Ollama(FrameAdapter):
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
                 name, id = text_in(function, "name"), text_in(call, "id")
-                events.append(NativeToolCall(self._new_key(), name, function.get("arguments"), id))
+                events.append(NativeToolCall(name, function.get("arguments"), self._new_key(), id))
             elif call is not None:
                 self._pass_raw({"tool_calls": [call]}, events)
 

@@ -262,7 +262,7 @@ class OutputItems:
         elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
-        events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
+        events.append(NativeToolCall(name, arguments, item.key, string(data.get("id")), provider_executed=True))
 
     def _record_name(self, item: OutputItem, data: dict[str, Any]) -> None:
         """Record the call id and the name of a call if they were missing."""
@@ -313,7 +313,7 @@ class OutputItems:
                     given = {"input": ""}
         item.end(given, events)
         if item.kind == "custom_tool_call" and item.id is not None and item.fault is None:
-            self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
+            self._custom.append(NativeToolCall(item.name, None, item.key, item.id, provider_executed=True))
 
     def report_custom_as_executed(self, events: list[SourceEvent]) -> None:
         """Report the custom calls as run by the provider, because a text answer follows them."""

@@ -71,9 +71,9 @@ def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
             given = None
     flags = "".join(rest)
     return NativeToolCall(
-        key,
         name or None,
         given,
+        key,
         "x" if "x" in flags else None,
         provider_executed="p" in flags,
         answerable="n" not in flags,
@@ -83,7 +83,7 @@ def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
 def _end(reason: str, text: str = "", calls: str = "", *rest: str) -> SourceEvent:
     return ProviderCompleted(
         text=text or None,
-        tool_calls=[NativeToolCall("0", calls, "{}", None)] if calls else None,
+        tool_calls=[NativeToolCall(calls, "{}", "0", None)] if calls else None,
         finish_reason=_REASONS.get(reason),
         usage=Usage(input=1) if rest else None,
         ends_run=not rest,
