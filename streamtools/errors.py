@@ -13,7 +13,7 @@ from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache, wraps
 from types import CoroutineType, FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -173,7 +173,11 @@ def did_you_mean(name: str, known: Iterable[str], homes: Mapping[str, str] = Map
     return f"; did you mean {homes.get(meant, repr(meant))}?" if meant else ""
 
 
-_SYNONYMS = {"store": "log"}
+_SYNONYMS = {
+    "store": "log", "user": "owner", "thread_id": "conversation", "metadata": "note", "ttl": "keep",
+    "media_type": "format", "encoder": "format", "last_event_id": "after", "heartbeat": "keep_alive",
+    "needs_approval": "requires_approval", "args_schema": "parameters", "input_schema": "parameters",
+}  # fmt: skip
 
 
 def check_names(
@@ -312,8 +316,10 @@ class Checked:
     `bool` or `Literal[…]` of its parameter does not allow.
     """
 
+    _called: ClassVar[str] = ""  # the name in messages, if it differs from the name of the class
+
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        _check_arguments(cls.__name__, cls.__init__, (cls, *given), named)
+        _check_arguments(cls._called or cls.__name__, cls.__init__, (cls, *given), named)
         choices = _choices_of(cls.__init__)
         for name, value in named.items():
             if name in choices:

@@ -29,15 +29,17 @@ def load_later(names: dict[str, Any], homes: dict[str, str] | None = None, **ext
     The error message for an unknown name shows how to import the name or the most similar public name, if there is one.
     """
     package, public, later = names["__name__"], names.pop("__all__"), homes or {}
+    names.setdefault("__path__", [])  # Python then calls `_ImportAdvice` also for an unknown name in a module
 
     def find(name: str) -> Any:
         if name == "__all__":
             return installed(public)
         if name not in later:
-            is_module = "__path__" in names and PathFinder.find_spec(name, names["__path__"]) is not None
+            is_module = PathFinder.find_spec(name, names["__path__"]) is not None
             advice = "" if is_module or name.startswith("_") else _import_of(name, package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}")
-        home = import_module(f".{later[name]}", package)
+        with require_packages(f"{package}.{name}"):
+            home = import_module(f".{later[name]}", package)
         found = names[name] = home if name == later[name] else getattr(home, name)
         return found
 
@@ -57,21 +59,27 @@ def check_calls(names: dict[str, Any]) -> None:
     load_later(names)
 
 
-@contextmanager
-def require_packages(user: str, extras: str, *packages: str) -> Iterator[None]:
-    """Add advice to the ModuleNotFoundError for one of the `packages`, if the `with` block cannot import it.
+_EXTRAS = {
+    "botocore": "bedrock", "hypothesis": "test", "json_repair": "repair", "opentelemetry": "otel",
+    "psycopg": "postgres", "redis": "redis", "rich": "cli", "starlette": "web", "uvicorn": "cli,web",
+}  # fmt: skip
+"""Maps each optional package to the extras that install it."""
 
-    `user` begins the message, such as "this command". `extras` are the extras that install the packages.
+
+@contextmanager
+def require_packages(user: str) -> Iterator[None]:
+    """Add advice to the ModuleNotFoundError for an optional package that the `with` block cannot import.
+
+    `user` begins the message, such as "this command".
     """
     try:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in packages:
+        if missing not in _EXTRAS or "pip install" in str(error):
             raise
-        raise ModuleNotFoundError(
-            f'{user} needs {missing}: pip install "streamtools[{extras}]"', name=missing
-        ) from None
+        advice = f'pip install "streamtools[{_EXTRAS[missing]}]"'
+        raise ModuleNotFoundError(f"{user} needs {missing}: {advice}", name=missing) from None
 
 
 class _ImportAdvice:
@@ -95,7 +103,7 @@ def _import_of(name: str, package: str) -> str:
     If several modules have the name, `package` is preferred. The source files are read, because importing all modules
     takes long.
     """
-    homes = {"models": f"{_ROOT}.conversation"}
+    homes = dict[str, str]()
     modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
     for module in (package, _ROOT, *modules, f"{_ROOT}.outputs.asgi"):
         spec: Any = find_spec(module)
@@ -105,11 +113,38 @@ def _import_of(name: str, package: str) -> str:
         parent, _, own_name = module.rpartition(".")
         homes = {own_name: parent} | dict.fromkeys(names, module) | homes
     del homes[_ROOT]  # the package has no parent to import it from
+    if name not in homes:
+        name = next((ours for ours, others in _OTHER_NAMES.items() if name.lower() in others.split()), name)
     own = [each for each in homes if homes[each] == package]
-    longer = re.compile(rf"(?<![a-zA-Z]){re.escape(name)}(?![a-z])").search  # finds `OpenAIChat` for `OpenAI`
     listed = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
-    meant = name if name in homes else next(filter(longer, listed), None) or nearest(name, own) or nearest(name, homes)
+    words = _words_of(name)
+    similar = [each for each in listed if words <= _words_of(each)]  # `OpenAIChat` for `OpenAI`, `Text` for `TextEvent`
+    similar.sort(key=lambda each: (each[0].isupper() is not name[0].isupper(), words != _words_of(each)))
+    meant = next(iter([name] if name in homes else similar), None) or nearest(name, own) or nearest(name, homes)
     return f"; write `from {homes[meant]} import {meant}`" if meant else ""
+
+
+def _words_of(name: str) -> set[str]:
+    """Return the words of a name without plurals, and without words that name the kind of an object."""
+    words = {word.lower().removesuffix("s") for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    return words - {"event", "stream", "function", "async"} or words
+
+
+_OTHER_NAMES = {
+    "AnthropicMessages": "claude",
+    "Guards": "guardrails usagelimits",
+    "OpenAIChat": "llm llms model models providers",
+    "RedisStore": "redis store",
+    "SQLiteLedger": "ledger ledgers",
+    "ScriptedModel": "fakemodel mockmodel testmodel",
+    "ToolContext": "runcontext",
+    "chat": "agent agents",
+    "errors": "exceptions",
+    "event_stream_response": "fastapi starlette streamingresponse",
+    "telemetry": "otel",
+    "tool": "function_tool",
+}
+"""Maps our names to names of other libraries, in lower case."""
 
 
 load_later(vars(errors))

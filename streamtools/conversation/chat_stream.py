@@ -57,16 +57,29 @@ It gets these messages in OpenAI's format, and returns the messages to send. If 
 NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 
 _HOMES = HOMES | homes_of({"request": RequestOptions})
-_HOMES |= dict.fromkeys(("system", "system_prompt", "instructions"), '{"role": "system", ...} as the first message')
 _HOMES["timeout"] += " for tools; for the provider, OpenAIChat(timeout=...)"
 _HOMES["retries"] += " for typed answers; for the provider, OpenAIChat(retries=...)"
 _HOMES["history"] = f"chat(model, history); for rules, {_HOMES['history']}"
 _HOMES |= {name: f"OpenAIChat(..., {name}=...)" for name in ("base_url", "api_key", "client", "headers", "prefill")}
 _HOMES |= {name: f"runs.start(chat(...), {name}=...)" for name in ("owner", "conversation", "note")}
 _HOMES |= {name: f"asgi.event_stream_response(chat(...), {name}=...)" for name in ("format", "max_rate")}
-_HOMES |= dict.fromkeys(("max_rounds", "max_turns", "max_iterations"), "max_steps=...")
-_HOMES |= {"requires_approval": "@tool(requires_approval=...)", "fallback": "chat(Fallback(first, second), ...)"}
-_HOMES |= {"functions": "tools=[...]", "response_format": "output=...", "output_type": "output=..."}
+_OTHER_NAMES = {
+    '{"role": "system", ...} as the first message': "system system_prompt instructions",
+    "@tool(requires_approval=...)": "requires_approval needs_approval requires_confirmation interrupt_before",
+    "`async for event in events`": "callbacks hooks on_event event_handler event_stream_handler onFinish verbose",
+    "chat(Fallback(first, second), ...)": "fallback models",
+    "chat(model, messages)": "input prompt user_prompt message_history stream streaming",
+    "follow_up=...": "tool_use_behavior prepareStep",
+    "guards=Guards(...)": "usage_limits max_tool_calls",
+    "max_steps=...": "max_rounds max_turns max_iterations recursion_limit stop_when stopWhen",
+    "output=...": "response_format output_type result_type",
+    "runner=RunnerOptions(state=...)": "context deps",
+    "runs.start(chat(...), conversation=...)": "session session_id thread_id checkpointer",
+    "text=TextOptions(rules=...) or TextOptions(judge=...)": "input_guardrails output_guardrails",
+    "tools=[...]": "functions toolsets",
+}
+"""Maps code to the names that other libraries use for its purpose."""
+_HOMES |= {other: ours for ours, others in _OTHER_NAMES.items() for other in others.split()}
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 
@@ -110,6 +123,8 @@ class Chat(ToolStream):
 
     Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong type.
     """
+
+    _called = "chat"
 
     def __init__(
         self,

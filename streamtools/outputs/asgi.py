@@ -10,7 +10,7 @@ applications accept it.
 
 from streamtools.loading import check_calls, require_packages
 
-with require_packages("streamtools.outputs.asgi", "web", "starlette"):
+with require_packages("streamtools.outputs.asgi"):
     from streamtools.serving.event_reader import OnDisconnect, Readable
     from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
     from streamtools.serving.requests import exception_handlers, read_body

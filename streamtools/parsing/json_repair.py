@@ -26,7 +26,7 @@ MAX_IN_TURN: Final = 4 * MAX_LENGTH
 
 def load_library() -> Callable[..., object]:
     """Return the repair function of the library. Raises ImportError if the library is not installed."""
-    with require_packages("repair=True", "repair", "json_repair"):
+    with require_packages("repair=True"):
         from json_repair import repair_json
     return repair_json
 

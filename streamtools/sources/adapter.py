@@ -51,7 +51,7 @@ from streamtools.sources.provider_terms import (
     read_fault,
 )
 from streamtools.sources.read_pace import ReadPace, current_pace
-from streamtools.sources.transport import Transport
+from streamtools.sources.transport import Transport, check_url
 
 UNREADABLE = msgspec.UNSET
 """The value of a frame that could not be decoded. No JSON value equals it."""
@@ -427,6 +427,8 @@ class Adapter(ABC):
 
     format: str | None = None
     """The provider's message format, in which a history can be sent back. None if the provider has no such format."""
+    endpoint: str = ""
+    """The usual path of requests at the provider, for advice about a wrong URL. Empty if it is unknown."""
     _over = False  # the rest of the stream is ignored
     content_type = ""
     """The `Content-Type` of the response, or an empty string if it is unknown."""
@@ -555,7 +557,7 @@ class FrameAdapter(Adapter):
         seen, advice = self._other_format
         advice = advice or "`sources.detect` chooses a source that reads the stream"
         if "html" in self.content_type:
-            advice = "a page was sent: check the URL, which ends in `/v1` for most servers"
+            advice = f"a page was sent: {check_url(self.endpoint)}"
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
         message = f"{expected} understood nothing in the stream: the content type is {declared}"
@@ -789,7 +791,7 @@ class Source:
             raise StopAsyncIteration
         try:
             if (read := self._read) is None:
-                refusal = await self._transport.refusal()
+                refusal = await self._transport.refusal(self._adapter.endpoint)
                 if refusal is not None:
                     self._over = True
                     return [refusal]

@@ -57,9 +57,10 @@ _ADVICE = {"choices": "; was the request sent with `stream: true`?", "candidates
 class Transport:
     """Reads the object that the caller passed. `anext` returns its next piece, and `aclose` closes it at any time."""
 
-    def __init__(self, origin: object) -> None:
+    def __init__(self, origin: object, *, may_be_read: bool = False) -> None:
+        """With `may_be_read`, no warning is logged for a response that was read to its end."""
         self._iterator: AsyncIterator[Any] | Iterator[Any]
-        self.response, self._in_bytes = _response(origin)
+        self.response, self._in_bytes = _response(origin, may_be_read)
         if self._in_bytes:
             self._iterator = aiter(self.response.aiter_bytes())
         elif isinstance(origin, AsyncIterable):
@@ -115,10 +116,11 @@ class Transport:
         except StopIteration:
             raise StopAsyncIteration from None
 
-    async def refusal(self) -> SourceError | None:
+    async def refusal(self, endpoint: str) -> SourceError | None:
         """Return an error if the response is an HTTP error, or if its type and its first byte show one JSON document.
 
-        Returns None for a stream. After that, all bytes of the stream can still be read.
+        Returns None for a stream. After that, all bytes of the stream can still be read. `endpoint` is the usual path
+        of requests.
         """
         if not self._in_bytes:
             return None
@@ -139,8 +141,7 @@ class Transport:
         if failed:
             error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
             if error.message in ("Not Found", "File Not Found", "Method Not Allowed"):
-                message = f"{error.message}; check the URL, which ends in `/v1` for most servers"
-                error = msgspec.structs.replace(error, message=message)
+                error = msgspec.structs.replace(error, message=f"{error.message}; {check_url(endpoint)}")
         else:
             whole = value[0] if isinstance(value, list) and value else value  # Gemini sends one array
             advice = (text for key, text in _ADVICE.items() if isinstance(whole, dict) and key in whole)
@@ -178,6 +179,11 @@ class Transport:
         return head.lstrip()[:1]
 
 
+def check_url(endpoint: str) -> str:
+    """Return advice for a wrong URL of a provider. `endpoint` is the usual path of requests, or empty."""
+    return f"check the URL: its path is `{endpoint}` for most servers" if endpoint else "check the URL"
+
+
 def _advice(origin: object) -> str:
     """Return an error message for an object that cannot be read, with advice for the caller."""
     problem = f"a source needs a response, a stream of an SDK or an iterable of chunks, got {type(origin).__name__}"
@@ -204,7 +210,7 @@ async def unwind(iterator: AsyncIterator[Any]) -> None:
             await anext(iterator)
 
 
-def _response(origin: object) -> tuple[Any, bool]:
+def _response(origin: object, may_be_read: bool) -> tuple[Any, bool]:
     """Return the response and whether to read its bytes.
 
     The response is `origin` or its `response` attribute, or None if neither has `aiter_bytes()`.
@@ -218,7 +224,7 @@ def _response(origin: object) -> tuple[Any, bool]:
                 return candidate, False
             if synchronous:
                 raise UnreadableSource("this response is synchronous; pass the response of an asynchronous client")
-            if getattr(candidate, "is_stream_consumed", False) is True:
+            if getattr(candidate, "is_stream_consumed", False) is True and not may_be_read:
                 log.warning("response_read_before", advice="use `client.stream(…)`: this response was read to its end")
             return candidate, True
     return None, False

@@ -667,7 +667,7 @@ class StreamRun:
         if failure is not None:
             cause = type(failure).__qualname__
             log.warning("stream_failed", run_id=self.machine.run_id, cause=cause, **own_reason(failure))
-            self.emit(self.machine.fail("the stream could not be read"))
+            self.emit(self.machine.fail("the run failed on the server"))
             self.emit(self.steps.end_calls())
         elif self._scope is not None and self._scope.cancelled_caught:
             self.emit(self.steps.end_calls())

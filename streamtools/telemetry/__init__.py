@@ -7,7 +7,7 @@ telemetry.instrument()
 
 from streamtools.loading import load_later, require_packages
 
-with require_packages("telemetry", "otel", "opentelemetry"):
+with require_packages("telemetry"):
     from streamtools.telemetry.spans_and_metrics import instrument, uninstrument
 
 __all__ = ["instrument", "uninstrument"]

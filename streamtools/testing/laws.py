@@ -23,6 +23,7 @@ from streamtools.errors import Code, EventOrderError
 from streamtools.events import ProviderCompleted, TextDelta, UIEvent, coalesce
 from streamtools.json_values import Draft
 from streamtools.limits import Limits
+from streamtools.loading import require_packages
 from streamtools.machine.event_order import validate
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing import Parser, parse
@@ -262,9 +263,10 @@ def assert_laws(dialect: Dialect | str, *, examples: int = 100) -> None:
     for an unknown id.
     """
     __tracebackhide__ = True
-    import hypothesis
+    with require_packages("assert_laws"):
+        import hypothesis
 
-    from streamtools.testing import random_texts
+        from streamtools.testing import random_texts
 
     (dialect,) = choose_dialects([dialect])
     signatures = dict(Declared(random_texts.TOOLS).signatures(parameters=True))

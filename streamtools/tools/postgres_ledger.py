@@ -22,7 +22,7 @@ import anyio.to_thread
 from streamtools.loading import require_packages
 from streamtools.tools.sql_ledger import TABLES, SQLLedger, T
 
-with require_packages("PostgresLedger", "postgres", "psycopg"):
+with require_packages("PostgresLedger"):
     import psycopg
 
 _DEFAULTS: dict[str, Any] = {"connect_timeout": 10, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None}

@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import anyio
@@ -28,13 +29,15 @@ _TIMEOUT_S = 5.0
 def check_url(server: object) -> None:
     """Check the URL or the client of a Redis server.
 
-    Raises ValueError for a text that is not such a URL, and TypeError for an object that is neither a text nor a Redis
-    client.
+    Raises ValueError for a text that is not such a URL, TypeError for an object that is neither a text nor a Redis
+    client, and ImportError if redis-py is not installed.
     """
     if not isinstance(server, str | RedisClient) and not hasattr(server, "connection_pool"):
         raise TypeError(f"Expected the URL of a Redis server or a redis.asyncio.Redis, got {described(server)}.")
     if isinstance(server, str) and not server.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError(f"write the URL of the Redis server, such as 'redis://localhost:6379', got {server!r}")
+    with require_packages("the Redis client"):
+        import_module("redis.asyncio")
 
 
 @asynccontextmanager
@@ -42,15 +45,15 @@ async def open_client(url_or_client: object) -> AsyncIterator[RedisClient]:
     """Yield a client for a URL (`redis://…`, `rediss://…`, `unix://…`) or for a `redis.asyncio.Redis`.
 
     A `RedisClient` is yielded unchanged. This function sends no command. Raises RuntimeError if the event loop is not
-    asyncio, ImportError if redis-py is not installed, and TypeError for any other object.
+    asyncio, and TypeError for any other object.
     """
     if isinstance(url_or_client, RedisClient):
         yield url_or_client
         return
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
         raise RuntimeError("redis-py runs on asyncio only. On trio, use a store without Redis.")
-    with require_packages("the Redis client", "redis", "redis"):
-        from redis.asyncio import Redis  # an optional dependency
+    from redis.asyncio import Redis  # an optional dependency, which `check_url` has found
+
     client = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
     if not isinstance(client, Redis):
         raise TypeError(f"Expected a URL or a redis.asyncio.Redis, got {type(client)!r}.")

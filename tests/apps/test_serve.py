@@ -149,14 +149,14 @@ def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+@pytest.mark.parametrize(("missing", "extras"), [("starlette", "web"), ("uvicorn", "cli,web")])
 def test_a_missing_package_is_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str, extras: str
 ) -> None:
     _without(monkeypatch, missing)
 
     assert 2 == main(["serve", "--port", "0"])
-    assert f'this command needs {missing}: pip install "streamtools[cli,web]"' in error_line(capsys)
+    assert f'this command needs {missing}: pip install "streamtools[{extras}]"' in error_line(capsys)
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:

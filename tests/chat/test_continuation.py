@@ -28,13 +28,13 @@ WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": 
     [
         (OpenAIChat("m", base_url="http://127.0.0.1/v1", prefill="vllm"), "vllm"),
         (OpenAIChat("m", base_url="http://127.0.0.1/v1"), None),
-        (OpenAIChat("gpt-5"), None),
+        (OpenAIChat("gpt-5", api_key=""), None),
         (OpenAIChat("m", base_url="https://api.deepseek.com/beta"), "deepseek"),
         (OpenAIChat("m", base_url="https://api.deepseek.com"), None),
         (OpenAIChat("m", base_url="https://api.mistral.ai/v1"), "mistral"),
         (OpenAIChat("m", base_url="https://api.mistral.ai/v1", prefill=""), ""),
-        (AnthropicMessages("claude-sonnet-4-5", prefill="anthropic"), "anthropic"),
-        (AnthropicMessages("claude-opus-4-6"), None),
+        (AnthropicMessages("claude-sonnet-4-5", api_key="", prefill="anthropic"), "anthropic"),
+        (AnthropicMessages("claude-opus-4-6", api_key=""), None),
     ],
 )
 def test_models_that_support_a_prefill(model: Any, row: str | None) -> None:
@@ -51,7 +51,7 @@ async def test_the_request_of_a_prefill() -> None:
     assert b'"continue_final_message":true,"add_generation_prompt":false' in server.requests[0]
     assert text_of(events) == "Hello \n\nthere"
 
-    model = AnthropicMessages("claude-sonnet-4-5", prefill="anthropic")
+    model = AnthropicMessages("claude-sonnet-4-5", api_key="", prefill="anthropic")
     assert prefill_of(model, {"thinking": {"type": "enabled", "budget_tokens": 1024}}) is None
     assert prefill_of(model, {}) is not None
     with pytest.raises(ValueError, match="`prefill` must be"):

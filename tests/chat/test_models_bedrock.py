@@ -164,9 +164,9 @@ async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_body_of_cohere() -> None:
     """Options have Cohere's names. For a named tool, only this tool is sent, and a call is required."""
-    body = CohereChat("m", stop="END", top_p=0.5).body(Ask(HISTORY, TOOLS, ToolChoice("tool", "clock")))
+    body = CohereChat("m", api_key="", stop="END", top_p=0.5).body(Ask(HISTORY, TOOLS, ToolChoice("tool", "clock")))
 
     assert [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}] == body["messages"]
     assert (["END"], 0.5, "REQUIRED") == (body["stop_sequences"], body["p"], body["tool_choice"])
     assert ToolRegistry(clock).definitions("cohere") == body["tools"]
-    assert "NONE" == CohereChat("m").body(Ask(HISTORY, TOOLS, ToolChoice("none")))["tool_choice"]
+    assert "NONE" == CohereChat("m", api_key="").body(Ask(HISTORY, TOOLS, ToolChoice("none")))["tool_choice"]

@@ -44,7 +44,7 @@ def offered(format: str, *tools: Any) -> list[dict[str, Any]]:
 
 def test_chat_completions() -> None:
     """The request asks for a stream with the usage at its end."""
-    body = OpenAIChat("m").body(Ask(HISTORY, TOOLS))
+    body = OpenAIChat("m", api_key="").body(Ask(HISTORY, TOOLS))
 
     assert {
         "model": "m",
@@ -57,7 +57,7 @@ def test_chat_completions() -> None:
 
 def test_responses() -> None:
     """The history is the input."""
-    body = OpenAIResponses("m", max_tokens=5).body(Ask(HISTORY, TOOLS))
+    body = OpenAIResponses("m", api_key="", max_tokens=5).body(Ask(HISTORY, TOOLS))
 
     assert ["model", "input", "stream", "tools", "max_output_tokens"] == list(body)
     assert ("Hi", "Be brief.") == (body["input"][1]["content"], body["input"][0]["content"])
@@ -66,13 +66,13 @@ def test_responses() -> None:
 
 def test_anthropic_messages() -> None:
     """The system prompt is a separate field, and `max_tokens` is set."""
-    body = AnthropicMessages("m").body(Ask(HISTORY, TOOLS))
+    body = AnthropicMessages("m", api_key="").body(Ask(HISTORY, TOOLS))
 
     assert ["model", "max_tokens", "system", "messages", "stream", "tools"] == list(body)
     assert ("Be brief.", ANTHROPIC_MAX_TOKENS) == (body["system"], body["max_tokens"])
     assert ["user"] == [message["role"] for message in body["messages"]]
     assert offered("anthropic") == body["tools"]
-    assert "system" not in AnthropicMessages("m").body(Ask((User("Hi"),)))
+    assert "system" not in AnthropicMessages("m", api_key="").body(Ask((User("Hi"),)))
 
 
 def test_ollama() -> None:
@@ -91,14 +91,14 @@ def test_ollama() -> None:
 
 def test_gemini() -> None:
     """The system prompt is a separate field, and sampling options are in `generationConfig`."""
-    model = GeminiChat("m", generationConfig={"candidateCount": 1}, top_k=3, stop="END")
+    model = GeminiChat("m", api_key="", generationConfig={"candidateCount": 1}, top_k=3, stop="END")
     body = model.body(Ask(HISTORY, TOOLS, options={"max_tokens": 5, "safetySettings": []}))
 
     assert {"parts": [{"text": "Be brief."}]} == body["systemInstruction"]
     assert [{"role": "user", "parts": [{"text": "Hi"}]}] == body["contents"]
     assert {"candidateCount": 1, "topK": 3, "stopSequences": ["END"], "maxOutputTokens": 5} == body["generationConfig"]
     assert ([], offered("gemini")) == (body["safetySettings"], body["tools"])
-    assert ["contents"] == list(GeminiChat("m").body(Ask((User("Hi"),))))
+    assert ["contents"] == list(GeminiChat("m", api_key="").body(Ask((User("Hi"),))))
 
 
 def named(name: str) -> ToolChoice:
@@ -121,7 +121,7 @@ def named(name: str) -> ToolChoice:
 )
 def test_tool_choices_of_each_provider(client: type[HTTPModel], choice: ToolChoice, written: object) -> None:
     """Each tool choice has the form of the provider."""
-    body = client("m").body(Ask(HISTORY, TOOLS, choice))
+    body = client("m", api_key="").body(Ask(HISTORY, TOOLS, choice))
 
     assert (written, 2) == (body["tool_choice"], len(body["tools"]))
 

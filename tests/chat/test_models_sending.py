@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
     BedrockConverse,
+    CohereChat,
     GeminiChat,
     HTTPModel,
     OllamaChat,
@@ -193,7 +195,7 @@ GOOGLE = "https://generativelanguage.googleapis.com/v1beta"
 )
 def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
     """The endpoint is below the base URL, which may contain the beginning of the endpoint. Its query is kept."""
-    assert url == client(name, base_url=base).url
+    assert url == client(name, base_url=base, api_key="").url
 
 
 @together(
@@ -205,6 +207,42 @@ def test_invalid_base_urls(base: str) -> None:
         OpenAIChat("m", base_url=base)
     with pytest.raises(ValueError, match=r"For the provider's own server, leave it out\."):
         BedrockConverse("m", base_url=base, region="us-east-1")
+
+
+def test_a_base_url_of_the_provider_without_its_path() -> None:
+    """The message names the default. A path of a custom server is not checked."""
+    for kind in (OpenAIChat, OpenAIResponses, GeminiChat):
+        provider = re.escape(kind._default_base_url)
+        for end in ("", "/"):
+            base = kind._default_base_url.rpartition("/")[0] + end
+            with pytest.raises(ValueError, match=f"leave it out, or write base_url='{provider}'"):
+                kind("m", base_url=base, api_key="k")
+
+
+@together(
+    ("kind", "expected"),
+    [
+        (OpenAIChat, "`/v1/chat/completions`"),
+        (OpenAIResponses, "`/v1/responses`"),
+        (AnthropicMessages, "`/v1/messages`"),
+        (GeminiChat, "`/v1beta/…`"),
+        (OllamaChat, "`/api/chat`"),
+        (CohereChat, "`/v2/chat`"),
+    ],
+)
+async def test_a_wrong_url_names_the_usual_path(
+    kind: type[HTTPModel], expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each model class has another. A mock transport of httpx reads its response, and no warning is logged for it."""
+    answers = {
+        "Not Found; ": httpx.MockTransport(lambda request: httpx.Response(404)),
+        "a page was sent: ": httpx.MockTransport(lambda request: httpx.Response(200, html="<p>Hello</p>\n")),
+    }
+    for message, transport in answers.items():
+        async with httpx.AsyncClient(transport=transport) as client:
+            (*_, event) = await ask(kind("m", client=client))
+        assert f"{message}check the URL: its path is {expected} for most servers" in getattr(event, "message", "")
+    assert "response_read_before" not in caplog.text
 
 
 def test_invalid_timeouts_and_retries() -> None:
@@ -268,7 +306,8 @@ async def test_a_redirect(location: str, shown: str) -> None:
     ):
         for each in (None, client):
             events = await ask(model(server, api_key=KEY, client=each))
-            assert says(f"the provider redirects to {shown}; nothing was sent there", 307) == events
+            advice = "nothing was sent there: set base_url to the final address"
+            assert says(f"the provider redirects to {shown}; {advice}", 307) == events
         assert 2 == len(server.requests)
 
 

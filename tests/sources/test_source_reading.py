@@ -140,6 +140,7 @@ async def test_a_latitude_run_is_read_over_a_connection() -> None:
 
 
 JSON = "application/json"
+CHECK_URL = "check the URL: its path is `/v1/chat/completions` for most servers"
 NO_STREAM = "the response is one JSON document and not a stream"
 REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
     "OpenAI": (
@@ -161,13 +162,15 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
         404,
         JSON,
         {"detail": "Not Found"},
-        SourceError("Not Found; check the URL, which ends in `/v1` for most servers", status=404),
+        SourceError("Not Found; check the URL: its path is `/v1/chat/completions` for most servers", status=404),
     ),
     "a URL without POST": (
         405,
         JSON,
         {"detail": "Method Not Allowed"},
-        SourceError("Method Not Allowed; check the URL, which ends in `/v1` for most servers", status=405),
+        SourceError(
+            "Method Not Allowed; check the URL: its path is `/v1/chat/completions` for most servers", status=405
+        ),
     ),
     "a redirect": (307, None, b"", SourceError("Temporary Redirect", status=307)),
     "an error as an event stream": (

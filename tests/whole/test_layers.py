@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         "typed",
     },
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
-    "conversation.models": {"errors", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
+    "conversation.models": {"errors", "loading", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "logs", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
         *("conversation.models", "loading", "observing", "sources"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
@@ -18,7 +20,15 @@ from pydantic import BaseModel
 import streamtools
 from streamtools import ApprovalOptions, RunnerOptions, Tool, ToolContext, ToolStream, chat, replay, sources, tool
 from streamtools.calls import ToolCall
-from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel
+from streamtools.conversation import (
+    AnthropicMessages,
+    CohereChat,
+    GeminiChat,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    ScriptedModel,
+)
 from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError, RunNotFound
 from streamtools.events import NativeToolCall, UIEvent
 from streamtools.history import read_messages
@@ -52,6 +62,7 @@ async def entered() -> Any:
     yield
 
 
+HOSTED = (OpenAIChat, OpenAIResponses, AnthropicMessages, GeminiChat, GeminiInteractions, CohereChat)
 LOCAL = OpenAIChat("m", base_url="http://127.0.0.1:1/v1")
 QUESTION = [{"role": "user", "content": "Hello"}]
 PROGRAM = """
@@ -96,7 +107,7 @@ WRITTEN = {
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
     "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",
     'OpenAIChat("m", "http://x")': "TypeError: OpenAIChat() takes only model without a name; write base_url=...",
-    "chat(LOCAL, QUESTION, [print])": "TypeError: Chat() takes only model, messages without a name; write tools=...,",
+    "chat(LOCAL, QUESTION, [print])": "TypeError: chat() takes only model, messages without a name; write tools=...,",
     'ToolCallTransport(dialect="x")': "TypeError: has no parameter 'dialect'; did you mean 'dialects'?",
     "RequestOptions({})": "TypeError: RequestOptions() takes no value without a name; write body=..., teach=...",
     "RequestOptions(emulation=True)": "ValueError: emulation must be one of 'off', 'fallback', 'force', got True",
@@ -108,12 +119,17 @@ WRITTEN = {
     'chat(LOCAL, QUESTION, tools="f")': "TypeError: got str: pass functions without calling them, such as tools=[",
     "chat(LOCAL, QUESTION, tools=[Completion])": "TypeError: a tool needs a function, got <class",
     "chat(LOCAL, QUESTION, requires_approval=True)": "TypeError: write @tool(requires_approval=...)",
+    "chat(LOCAL, QUESTION, needs_approval=True)": "TypeError: write @tool(requires_approval=...)",
+    "chat(LOCAL, QUESTION, deps=3)": "TypeError: 'deps'; write runner=RunnerOptions(state=...)",
+    "chat(LOCAL, QUESTION, stream=True)": "TypeError: 'stream'; write chat(model, messages)",
+    "tool(needs_approval=True)(print)": "TypeError: did you mean 'requires_approval'?",
+    "asgi.event_stream_response(LOCAL_CHAT, encoder=outputs.native())": "TypeError: did you mean 'format'?",
     'chat(LOCAL, QUESTION, base_url="http://x")': "TypeError: write OpenAIChat(..., base_url=...)",
     "chat(LOCAL, QUESTION, rule=[])": "TypeError: 'rule'; did you mean text=TextOptions(rules=...)?",
     'OpenAIChat("m", tools=[print])': "TypeError: has no parameter 'tools'; write chat(..., tools=[...])",
     'OpenAIChat(base_url="http://x")': "TypeError: OpenAIChat() needs a value for model",
     "LOCAL_CHAT.stop()": "AttributeError: no attribute 'stop'; write `await stream.aclose()`",
-    "chat(LOCAL)": "TypeError: Chat() needs a value for messages",
+    "chat(LOCAL)": "TypeError: chat() needs a value for messages",
     "copy.copy(OutputOptions(int)).other": "AttributeError: 'OutputOptions' object has no attribute 'other'",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
     "tool(requires_approval=lambda: True)(print)": "TypeError: requires_approval(arguments), got <lambda>()",
@@ -146,7 +162,14 @@ WRITTEN = {
     "chat(LOCAL, [], resume=WAITING, runner=LEDGER)": "ValueError: `resume` runs calls of the tools pay: write tools=",
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
     "streamtools.outputs.read_body": "AttributeError: write `from streamtools.outputs.asgi import read_body`",
-    "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import models`",
+    "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import OpenAIChat`",
+    "__import__('streamtools.fastapi')": "ModuleNotFoundError: `from streamtools.outputs.asgi import event_stream_resp",
+    "__import__('streamtools.redis')": "ModuleNotFoundError: write `from streamtools.runs import RedisStore`",
+    "__import__('streamtools.approvals')": "ModuleNotFoundError: write `from streamtools import ApprovalOptions`",
+    "__import__('streamtools.events', None, None, ['TextEvent'])": "ModuleNotFoundError: .events import Text`",
+    "__import__('streamtools', None, None, ['ChatStream'])": "ModuleNotFoundError: .conversation import Chat`",
+    "__import__('streamtools', None, None, ['FunctionTool'])": "ModuleNotFoundError: write `from streamtools import To",
+    "__import__('streamtools', None, None, ['Gemini'])": "ModuleNotFoundError: streamtools.conversation import GeminiC",
     "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
     "__import__('streamtools.rules.emial')": "ModuleNotFoundError: write `from streamtools.rules import email`",
     "__import__('streamtools', None, None, ['Runs'])": "ModuleNotFoundError: cannot import name 'Runs' from",
@@ -521,9 +544,20 @@ def test_parameters_without_a_type_are_logged(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is checked before the request, unless the caller passes a client or headers."""
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    model = AnthropicMessages("claude")
-    stream = chat(model, [{"role": "user", "content": "Hi"}])
-    with pytest.raises(ValueError, match="has no API key: set ANTHROPIC_API_KEY, or pass api_key"):
-        await collect(stream)
+    """The constructor of each hosted model checks it, unless the caller passes a client or headers.
+
+    A function that returns no key is called for each request.
+    """
+    for kind in HOSTED:
+        for name in kind.key_names:
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(ValueError, match=rf"has no API key: set {kind.key_names[0]}\b.*, or pass api_key"):
+            kind("m")
+        named: list[dict[str, Any]] = [{"api_key": ""}, {"client": httpx.AsyncClient()}, {"headers": {"x-key": "k"}}]
+        for options in (*named, {"base_url": "http://127.0.0.1/v1"}):
+            kind("m", **options)
+        no_key: Any = partial(os.environ.get, kind.key_names[0])
+        with pytest.raises(ValueError, match="has no API key"):
+            await chat(kind("m", api_key=no_key), QUESTION)
+        monkeypatch.setenv(kind.key_names[-1], "k")
+        kind("m")

@@ -35,13 +35,13 @@ def make_client(args: Namespace, http_client: httpx.AsyncClient | None = None) -
     Raises CommandError if a key is missing, and ValueError, ImportError or httpx.InvalidURL for other invalid options.
     """
     api: ProviderFormat = args.api
+    key_names = _CLIENTS[api].key_names
+    if args.url is None and api not in _WITHOUT_KEY and not any(map(os.environ.get, key_names)):
+        names = " or ".join(key_names)
+        raise CommandError(f"--api {api} needs a key: set {names}, or pass another server with --url")
     # A model that is taught a dialect makes no native calls. None means that this is not known.
     native = None if args.dialect is None else False
-    model = _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
-    if args.url is None and api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
-        names = " or ".join(model.key_names)
-        raise CommandError(f"--api {api} needs a key: set {names}, or pass another server with --url")
-    return model
+    return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
 
 
 def import_tools(path: str) -> ToolRegistry:

@@ -23,7 +23,7 @@ from streamtools.apps.cli.arguments import GATEWAY_PORT
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.loading import require_packages
 
-with require_packages("this command", "cli,web", "starlette", "uvicorn"):
+with require_packages("this command"):
     import uvicorn
 
     from streamtools.apps.cli.answerers import ModelAnswerer, RecordedAnswers

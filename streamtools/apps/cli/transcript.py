@@ -22,7 +22,7 @@ from streamtools.loading import require_packages
 from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
 
-with require_packages("this command (except replay --json)", "cli", "rich"):
+with require_packages("this command (except replay --json)"):
     from rich.console import Console
     from rich.segment import Segment, Segments
     from rich.style import Style

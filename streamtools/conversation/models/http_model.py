@@ -134,7 +134,7 @@ class ModelResponse:
         self.url = getattr(response, "url", None)
         self.extensions: Mapping[str, Any] = getattr(response, "extensions", {})
         self.stream = getattr(response, "stream", None)
-        self._transport = Transport(response)
+        self._transport = Transport(response, may_be_read=True)  # mock transports read their responses
         self._between_bytes = between_bytes
         self._first_bytes: bytes | None = None
 
@@ -253,8 +253,8 @@ def _redirected(request: ModelRequest, response: ModelResponse) -> SourceError:
     scheme, slashes, rest = response.headers["location"].partition("//")
     host = (shown_url(f"://{rest}") or "").partition("/")[0]
     shown = scheme + slashes + host if host and scheme in ("http:", "https:", "") else "another address"
-    message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(request.url)
-    return SourceError(message, status=response.status_code, url=url)
+    message = f"the provider redirects to {shown}; nothing was sent there: set base_url to the final address"
+    return SourceError(message, status=response.status_code, url=shown_url(request.url))
 
 
 def _new_client() -> Any:
@@ -320,7 +320,8 @@ class HTTPModel(Checked, ABC):
 
     - `base_url` is the base URL of the API, or the whole URL of the endpoint. The default is the provider's base URL.
     - `api_key` is the key, or a function that returns the key. If it is None, the key is read from the provider's
-      environment variable for each request. With `""`, no key is sent.
+      environment variable for each request. With `""`, no key is sent. Without a key for the provider's own server, the
+      constructor raises ValueError, unless `client` or `headers` are given, which may add a key.
     - `client` is an asynchronous client of httpx or httpx2, or any object with the same `stream` method. The model
       never closes `client`. If `client` is None, each request creates its own client.
     - `headers` are sent with each request. They replace headers of the same name that the model sets.
@@ -383,6 +384,8 @@ class HTTPModel(Checked, ABC):
         self.name = model
         self.url = _join_url(self._default_base_url if base_url is None else base_url, self._path())
         """The URL of requests."""
+        if base_url and self._default_base_url.startswith(f"{base_url.rstrip('/')}/"):
+            raise ValueError(f"`base_url` lacks a path: leave it out, or write base_url={self._default_base_url!r}")
         host = urlsplit(self.url).hostname or ""
         if native_tool_calls is None and calls_natively_at(host):
             native_tool_calls = True
@@ -401,6 +404,8 @@ class HTTPModel(Checked, ABC):
         self._given_headers = dict(headers or {})
         self._timeouts = Timeouts.of(timeout)
         self._retries = retries
+        if not callable(api_key):
+            self._find_key()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} at {shown_url(self.url)}>"
@@ -433,8 +438,8 @@ class HTTPModel(Checked, ABC):
     def _path(self) -> str:
         return self._endpoint
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._required_headers}
+    def _find_key(self) -> str:
+        """Return the API key, or "" if none is sent. Raises ValueError if the provider requires a key."""
         key = self._key() if callable(self._key) else self._key
         if key is None:
             key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
@@ -442,8 +447,13 @@ class HTTPModel(Checked, ABC):
         # A client or headers of the application may add a key.
         if key is None and at_provider and self._client is None and not self._given_headers:
             names = " or ".join(self.key_names)
-            raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
-        key = (key or "").strip()  # a key from a file may end with a line feed
+            advice = f'set {names}, or pass api_key ("" sends none); for another server, pass base_url'
+            raise ValueError(f"{self!r} has no API key: {advice}")
+        return (key or "").strip()  # a key from a file may end with a line feed
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._required_headers}
+        key = self._find_key()
         if not key.isascii() or not key.isprintable():
             raise ValueError(f"the API key of {self!r} contains characters that a header cannot contain")
         if key:

@@ -31,6 +31,7 @@ from streamtools.conversation.models.model import Ask, Body, add_options, add_to
 from streamtools.history import Assistant, Message, read_messages, system_prompt, write_messages
 from streamtools.history.anthropic_messages import container_of
 from streamtools.history.untrusted import neutralize_body
+from streamtools.loading import require_packages
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.sources import Source
 from streamtools.tools import ToolChoice, ToolRegistry
@@ -400,13 +401,10 @@ class BedrockConverse(HTTPModel):
 
     def _sign(self, request: ModelRequest) -> Mapping[str, str]:
         """Return the headers of a request, with the signature. May request credentials from a server."""
-        try:
+        with require_packages("BedrockConverse without the key AWS_BEARER_TOKEN_BEDROCK"):
             from botocore.auth import SigV4Auth
             from botocore.awsrequest import AWSRequest
             from botocore.session import get_session
-        except ImportError as error:
-            message = "Signing needs botocore. Install `streamtools[bedrock]`, or set AWS_BEARER_TOKEN_BEDROCK."
-            raise ImportError(message) from error
         if self._credentials is None:
             self._credentials = get_session().get_credentials()
         if self._credentials is None or not self._region:

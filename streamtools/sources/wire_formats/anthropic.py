@@ -70,6 +70,7 @@ class Anthropic(FrameAdapter):
 
     name = "anthropic"
     format = _FORMAT
+    endpoint = "/v1/messages"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

@@ -23,6 +23,7 @@ class Cohere(FrameAdapter):
 
     name = "cohere"
     format = "cohere"
+    endpoint = "/v2/chat"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

@@ -55,6 +55,7 @@ class Gemini(FrameAdapter):
 
     name = "gemini"
     format = _FORMAT
+    endpoint = "/v1beta/…"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

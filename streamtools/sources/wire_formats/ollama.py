@@ -21,6 +21,7 @@ class Ollama(FrameAdapter):
 
     name = "ollama"
     format = "ollama"
+    endpoint = "/api/chat"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)

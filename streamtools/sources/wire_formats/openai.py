@@ -77,6 +77,7 @@ class ChatCompletions(FrameAdapter):
 
     name = "openai"
     format = "openai"
+    endpoint = "/v1/chat/completions"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)

@@ -43,6 +43,7 @@ class Responses(FrameAdapter):
 
     name = "responses"
     format = _FORMAT
+    endpoint = "/v1/responses"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
