@@ -1,5 +1,5 @@
 """The first screen of the README: its program responds with a script and with a model, its output is correct, its
-figures match the linked pages, and it stays short.
+figures are current, and it stays short.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ BLOCKS = read_blocks(TEXT)
 ASKED = [{"role": "user", "content": "Weather in Paris?"}]
 
 
-async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the response of the README's program to a client."""
+async def ask(monkeypatch: pytest.MonkeyPatch, url: str | None = None) -> list[Any]:
+    """Return the response of the README's program to a client. With `url`, the program calls that server."""
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
     module = ModuleType("app")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     program = program.replace("delay=0.5", "delay=0")
+    if url:
+        program = program.replace("# model = ", "model = ").replace("http://127.0.0.1:8080/v1", url)
     exec(compile(program, "README.md", "exec", dont_inherit=True), vars(module))  # our annotations are not evaluated
     async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
         assert 400 == (await client.post(f"{server.url}/chat", content="{")).status_code
@@ -41,7 +43,6 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.asyncio_only
 async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model, it prints the lines of the README in order. `…` marks omitted text."""
-    monkeypatch.delenv("MODEL_URL", raising=False)
     events = await ask(monkeypatch)
     (shown,) = [block.text for block in BLOCKS if block.notes.get("shows") == "readme"]
 
@@ -57,8 +58,7 @@ async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_the_program_calls_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tool runs on a call of that model."""
     async with Provider(calls(("get_weather", {"city": "Paris"})), says("18 °C.")) as provider:
-        monkeypatch.setenv("MODEL_URL", provider.url)
-        events = await ask(monkeypatch)
+        events = await ask(monkeypatch, provider.url)
 
     assert ["18 °C in Paris"] == [event["message"] for event in events if event["type"] == "executed"]
     assert "finished" == events[-1]["reason"]
@@ -70,14 +70,7 @@ def test_the_readme_is_short() -> None:
     assert 160 >= len(TEXT.splitlines())
 
 
-def test_its_figures_match_the_linked_pages() -> None:
-    """They are counted, or are in the table of the linked page."""
-    comparison = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
-    prose = re.findall(r"^\| (streamtools|SGLang|vLLM)[^|]*\| ([\d.]+) \|", comparison, re.MULTILINE)
-    peers = sorted(float(figure) for name, figure in prose if name != "streamtools")
-
+def test_its_figures_are_current() -> None:
     assert f"[{len(DIALECTS)} dialects]" in TEXT
     assert f"[{len(MODELS)} model families]" in TEXT
-    assert f"| {len(ADAPTERS)} wire formats |" in TEXT
-    assert f"{max(figure for name, figure in prose if name == 'streamtools')} µs for a delta" in TEXT
-    assert f"take {peers[0]:.1f} to {peers[-1]:.0f} µs" in TEXT
+    assert f"| {len(ADAPTERS)} wire formats: " in TEXT
