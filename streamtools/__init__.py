@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamtools import gateway as gateway, history as history, recording as recording, runs as runs
     from streamtools import telemetry as telemetry, testing as testing
     from streamtools.calls import ToolCall
-    from streamtools.conversation import Emulation, augment_system_prompt, chat
+    from streamtools.conversation import augment_system_prompt, chat
     from streamtools.errors import Code, StreamToolsError
     from streamtools.events import coalesce
     from streamtools.limits import Limits
@@ -40,7 +40,7 @@ __all__ = [
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
     "ToolError", "ToolContext", "Guards", "ToolStream", "ParserOptions", "RunnerOptions",
     "ApprovalOptions", "Approve", "Deny", "Answer", "TextOptions", "OutputOptions", "InvalidItem", "TextJudge",
-    "StreamOptions", "TurnResult", "conversation", "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs",
+    "StreamOptions", "TurnResult", "conversation", "augment_system_prompt", "chat", "UiTexts", "outputs",
     "replay", "coalesce",
 ]  # fmt: skip
 
@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 _NAMES = {
     **{name: name for name in ("gateway", "history", "recording", "rules", "runs", "sources", "telemetry", "testing")},
     "calls": "ToolCall",
-    "conversation": "augment_system_prompt Emulation chat conversation",
+    "conversation": "augment_system_prompt chat conversation",
     "errors": "Code StreamToolsError errors",
     "events": "coalesce events",
     "limits": "Limits",

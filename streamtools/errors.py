@@ -174,7 +174,7 @@ def did_you_mean(name: str, known: Iterable[str], homes: Mapping[str, str] = Map
 
 
 _SYNONYMS = {
-    "store": "log", "user": "owner", "thread_id": "conversation", "metadata": "note", "ttl": "keep",
+    "log": "store", "upstream": "api", "user": "owner", "thread_id": "conversation", "metadata": "note", "ttl": "keep",
     "media_type": "format", "encoder": "format", "last_event_id": "after", "heartbeat": "keep_alive",
     "needs_approval": "requires_approval", "args_schema": "parameters", "input_schema": "parameters",
 }  # fmt: skip

@@ -208,7 +208,7 @@ class RewrittenExchange(Exchange):
             request = request._replace(history=history, options=with_texts(request.options, self._vault.replace))
             if _has_files(request.history):
                 settings.warn_once("request_has_files", advice="the vault searches only text and text files")
-        self._client_request, self._plan = force_call(request, plan, settings.upstream)
+        self._client_request, self._plan = force_call(request, plan, settings.api)
         self._failover = AnswerFailover(settings)
         # The number of bytes that may still arrive in all responses to this request together.
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame
@@ -387,7 +387,7 @@ class Rewrite(Settings):
       model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in
       text.
 
-    The client gets a malformed call as an error, or with `on_malformed="text"` as text. `upstream` names the server.
+    The client gets a malformed call as an error, or with `on_malformed="text"` as text. `api` names the kind of server.
     `text_rules` apply to the text of every answer. An empty copy of the `vault` replaces the values in each request,
     and restores them in the answer. If the upstream fails, the `fallbacks` get the request in order.
     `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These

@@ -41,7 +41,6 @@ from streamtools.gateway.delivery import SHORTEST_SECRET, Delivery, Route, url_b
 from streamtools.gateway.exchange import PassThrough, Rewrite
 from streamtools.gateway.metrics import Metrics
 from streamtools.gateway.settings import RewriteOptions, check_address
-from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
 from streamtools.recording.files import RecordingTarget
@@ -76,7 +75,6 @@ _PASSED_HEADERS = {
 def app(
     upstream: str,
     *,
-    api: Upstream = "openai",
     rewrite: Rewrite | None = None,
     key: str | None = None,
     client_key: str | None = None,
@@ -97,8 +95,7 @@ def app(
 
     Settings of the rewriting:
 
-    - `api` is the API of the upstream, which `Rewrite` gets as `upstream`. `options` are the other parameters of
-      `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead of `api` and `options`.
+    - `options` are the parameters of `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead.
 
     Access:
 
@@ -124,7 +121,7 @@ def app(
     `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
     requests. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
-    rewrite = rewrite or Rewrite(upstream=api, **options)
+    rewrite = rewrite or Rewrite(**options)
     check_address("upstream", upstream, key=key, client_key=client_key)
     if wrong := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
         raise ValueError(f"`origins` must be origins of pages, such as https://example.org, got {wrong!r}.")

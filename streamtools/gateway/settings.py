@@ -68,6 +68,7 @@ class RewriteOptions(TypedDict, total=False):
     mode: CallModes
     dialects: Dialects
     on_malformed: Literal["text", "error"]
+    api: Upstream
     text_rules: Sequence[Rule]
     vault: Vault | None
     fallbacks: Sequence[FallbackUpstream]
@@ -80,7 +81,7 @@ class Settings(Checked):
     mode: CallModes = "text"
     dialects: Dialects = None
     on_malformed: Literal["text", "error"] = "error"
-    upstream: Upstream = "openai"
+    api: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
     vault: Vault | None = None
     fallbacks: Sequence[FallbackUpstream] = ()
@@ -101,7 +102,7 @@ class Settings(Checked):
         for fallback in self.fallbacks:
             check_kind("each of `fallbacks`", fallback, FallbackUpstream)
         check_kind("vault", self.vault, Vault, optional=True)
-        check_word("upstream", self.upstream, get_args(Upstream))
+        check_word("api", self.api, get_args(Upstream))
         Options(text_rules=self.text_rules)  # raises ValueError for invalid rules
         # Raises ValueError for a dialect that cannot be taught. A model that matches no pattern has the mode "text".
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):

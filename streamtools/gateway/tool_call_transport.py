@@ -24,7 +24,7 @@ from typing import Any, Self, Unpack
 from streamtools.gateway import http
 from streamtools.gateway.exchange import Exchange, PassThrough, Rewrite
 from streamtools.gateway.settings import RewriteOptions
-from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
+from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording.transports import ClientTransport, library_of, run_without_waiting, stream_class
 from streamtools.sources.transport import unwind
@@ -41,16 +41,9 @@ class ToolCallTransport(ClientTransport):
     to another library.
     """
 
-    def __init__(
-        self,
-        inner: Any = None,
-        *,
-        upstream: Upstream = "openai",
-        rewrite: Rewrite | None = None,
-        **options: Unpack[RewriteOptions],
-    ) -> None:
+    def __init__(self, inner: Any = None, *, rewrite: Rewrite | None = None, **options: Unpack[RewriteOptions]) -> None:
         super().__init__(inner)
-        self._rewrite = rewrite or Rewrite(upstream=upstream, **options)
+        self._rewrite = rewrite or Rewrite(**options)
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         """Return the response to a client's request."""

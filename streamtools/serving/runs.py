@@ -59,7 +59,7 @@ It may be asynchronous.
 class Runs(Checked, AsyncOnly):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
-    - `log` stores the events of the runs, by default in memory. With a `RedisStore`, all processes that use the same
+    - `store` has the events of the runs, by default in memory. With a `RedisStore`, all processes that use the same
       server share their runs.
     - `max_running` is the maximum number of runs that run in this process at the same time.
     - `max_per_owner` is the maximum number of runs of one user that run at the same time. None means no limit.
@@ -80,14 +80,14 @@ class Runs(Checked, AsyncOnly):
 
     Raises ValueError for a limit that is out of range, and for both `drain` and `shutdown`. Also raises ValueError for
     `resume` with neither a `ledger` nor a `RedisStore`, and for `ledger` without `resume`. Raises TypeError for another
-    `log` than a `MemoryEventLog` or a `RedisStore`.
+    `store` than a `MemoryEventLog` or a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
 
     def __init__(
         self,
-        log: MemoryEventLog | RedisStore | None = None,
+        store: MemoryEventLog | RedisStore | None = None,
         *,
         max_running: int = 1_000,
         max_per_owner: int | None = None,
@@ -109,11 +109,9 @@ class Runs(Checked, AsyncOnly):
         check_function("resume", resume, "run", optional=True)
         if not (shutdown is None or drain is None):
             raise ValueError("Pass `drain` or `shutdown`, not both.")
-        self.log = MemoryEventLog() if log is None else log
+        self.log = MemoryEventLog() if store is None else store
         self._store = None if isinstance(self.log, MemoryEventLog) else self.log
-        check_methods(
-            "log", self._store, "a MemoryEventLog or a store, such as RedisStore(url)", "connect", optional=True
-        )
+        check_methods("store", self._store, "a MemoryEventLog() or a RedisStore(url)", "connect", optional=True)
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         if self._store is not None and stop_when_abandoned is not None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import Emulation, ParserOptions, ToolRegistry, chat
-from streamtools.conversation import Chat, RequestOptions, ScriptedModel
+from streamtools import ParserOptions, ToolRegistry, chat
+from streamtools.conversation import Chat, Emulation, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.history import User, write_messages
 from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import Emulation, RunnerOptions, chat
-from streamtools.conversation import RequestOptions, ScriptedModel
+from streamtools import RunnerOptions, chat
+from streamtools.conversation import Emulation, RequestOptions, ScriptedModel
 from streamtools.conversation.emulation import refuses_tools, write_question
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceError, Usage

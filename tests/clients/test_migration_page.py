@@ -18,10 +18,13 @@ from tests.support.talks import calls, says
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # frameworks cause warnings
 
-BLOCKS = read_blocks((ROOT / "docs" / "migration.md").read_text(encoding="utf-8"))
+PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+BLOCKS = read_blocks(PAGE)
 PROGRAMS: dict[tuple[str, str], Block] = {
     (when, each.notes[when]): each for each in BLOCKS for when in ("before", "after") if when in each.notes
 }
+UI_MESSAGES = "/api/chat", "outputs.ai_sdk(7, dynamic=False)"
+"""The path and the format of the program for the AI SDK. Otherwise it is the program after a move from openai."""
 TEXT = [("before", "openai"), ("after", "openai")]
 PARTS = [("before", "pydantic-ai"), ("after", "ai-sdk")]
 
@@ -40,8 +43,13 @@ async def ask(which: tuple[str, str]) -> str:
     module = ModuleType("app")
     sys.modules[module.__name__] = module
     try:
-        exec(compile(PROGRAMS[which].text, "migration.md", "exec"), vars(module))
-        chats = "/api/chat" in PROGRAMS[which].text
+        chats = which in PARTS
+        code = PROGRAMS[("after", "openai") if which == ("after", "ai-sdk") else which].text
+        if which == ("after", "ai-sdk"):
+            assert all(f"`{prefix}{word}`" in PAGE for prefix, word in zip(("", "format="), UI_MESSAGES, strict=True))
+            code = code.replace("/chat", UI_MESSAGES[0]).replace('"text"', UI_MESSAGES[1])
+            code = "from streamtools import outputs\n" + code
+        exec(compile(code, "migration.md", "exec"), vars(module))
         asked, path = (ASKED, "/api/chat") if chats else ({"messages": QUESTION}, "/chat")
         async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
             return (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
@@ -125,5 +133,5 @@ def test_histories_can_be_migrated() -> None:
 
 def test_each_block_is_run() -> None:
     """This includes the blocks before and after the migration."""
-    assert {*TEXT, *PARTS} == PROGRAMS.keys()
+    assert {*TEXT, *PARTS} - {("after", "ai-sdk")} == PROGRAMS.keys()
     assert len(PROGRAMS) == len(BLOCKS)

@@ -45,7 +45,7 @@ def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
             for streamed in (True, False):
                 for wish, text, calls in ((REQUIRED, CALLS, [WEATHER, TIME]), (FORCED_BY, f"\n {ONE}\n", [WEATHER])):
                     asked = request(client, streamed=streamed, tool_choice=wish[client])
-                    exchange = begin(client, asked, upstream=server, dialects=dialects)
+                    exchange = begin(client, asked, api=server, dialects=dialects)
                     body = told(exchange)
                     schema = schema_in(body)
                     ones = schema["items"]["anyOf"] if wish is REQUIRED else [schema]
@@ -58,7 +58,7 @@ def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
 
 def test_a_refused_schema_is_left_out() -> None:
     with capture_logs() as logs:
-        rewrite = Rewrite(upstream="vllm")
+        rewrite = Rewrite(api="vllm")
         for streamed in (True, False, True):
             exchange = rewrite.begin(
                 "openai", json.dumps(request("openai", streamed=streamed, tool_choice="required")).encode()
@@ -84,8 +84,8 @@ def test_bare_json_of_a_forced_call_is_read() -> None:
         (f"{ONE}\n{json.dumps({'name': 'get_time', 'arguments': {'city': 'Bern'}})}",
          Collected("", "", [WEATHER, TIME], "tool_calls")),
     ):  # fmt: skip
-        exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm")
+        exchange = begin("openai", request("openai", tool_choice="required"), api="vllm")
         assert collect("openai", answer(exchange, reply(text, streamed=True))) == seen, text
-    exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm")
+    exchange = begin("openai", request("openai", tool_choice="required"), api="vllm")
     cut = collect("openai", answer(exchange, stream([ONE[:-4]], finish="length")))
     assert (cut.text, cut.finish, cut.calls[0][2]) == ("", "length", '{"city": "Züric')

@@ -308,7 +308,7 @@ def test_an_unrequested_stream_is_read(client: str, kind: str) -> None:
         {"mode": "x"},
         {"mode": {"gpt": "x"}},
         {"mode": 5},
-        {"upstream": "x"},
+        {"api": "x"},
         {"on_malformed": "x"},
         {"dialects": ["x"]},
         {"dialects": ["deepseek_v3"]},

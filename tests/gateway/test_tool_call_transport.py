@@ -82,7 +82,7 @@ async def test_statuses_and_faults_of_the_network() -> None:
 async def test_a_second_request_has_no_idempotency_key() -> None:
     """It is another request: here, one without the schema that the upstream refused."""
     refusal = Loopback([b'{"error": {"message": "no such grammar"}}'], declared="application/json", status=400)
-    async with Provider(refusal, Loopback([TOLD])) as provider, client(upstream="vllm") as http:
+    async with Provider(refusal, Loopback([TOLD])) as provider, client(api="vllm") as http:
         body = request("openai", tool_choice="required")
         url = f"{provider.url}v1/chat/completions"
         response = await http.post(url, json=body, headers={"idempotency-key": "k"})

@@ -221,7 +221,7 @@ def test_each_text_for_ollama_is_neutralized_or_exempt() -> None:
     """Ollama gets the options under other names, and inside of another object."""
     body = {**GATEWAY["openai"], "messages": HISTORIES["ollama"][::3]}
     for dialect in (DIALECTS["hermes_json"], DIALECTS["pythonic"]):
-        send = partial(send_by_gateway, "openai", dialect, upstream="ollama")
+        send = partial(send_by_gateway, "openai", dialect, api="ollama")
         assert [] == unexplained(unsafe_paths(body, dialect, send), (*EXEMPT["openai"], *IN_ANSWER_FORMATS))
 
 

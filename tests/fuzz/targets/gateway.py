@@ -22,7 +22,7 @@ _OPTIONS = {
     "mode": ("text", "native", "auto"),
     "dialects": (None, ["tilde_fence"], ["hermes_json"]),
     "on_malformed": ("error", "text"),
-    "upstream": ("openai", "ollama"),
+    "api": ("openai", "ollama"),
 }
 _CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
 
@@ -198,8 +198,8 @@ GRAMMARS: dict[str, Grammar] = {
         [
             *(partial(_grow, client, {}) for client in CLIENTS),
             partial(_grow, "responses", {"mode": "native"}),
-            partial(_grow, "openai", {"upstream": "vllm"}),
-            partial(_grow, "openai", {"mode": "native", "dialects": ["tilde_fence"], "upstream": "ollama"}),
+            partial(_grow, "openai", {"api": "vllm"}),
+            partial(_grow, "openai", {"mode": "native", "dialects": ["tilde_fence"], "api": "ollama"}),
         ],
         first=[{"role": "user", "content": "a"}],
     ),
@@ -208,7 +208,7 @@ GRAMMARS: dict[str, Grammar] = {
         [
             *(partial(_grow_answer, client, {}) for client in CLIENTS),
             *(partial(_grow_whole, client) for client in CLIENTS),
-            partial(_grow_answer, "openai", {"tool_choice": "required"}, upstream="vllm"),
+            partial(_grow_answer, "openai", {"tool_choice": "required"}, api="vllm"),
             partial(_grow_answer, "openai", {}, mode="native", dialects=["tilde_fence"]),
         ],
         last=[{"choices": [{"delta": {}, "finish_reason": "stop"}]}, "data: [DONE]\n\n"],
