@@ -71,7 +71,7 @@ class ClientRequest(NamedTuple):
     dropped: tuple[str, ...] = ()
     """The names of ignored options for which the gateway logs a warning, because they may change the answer.
 
-    Chat completions have no such options. Some others, such as `max_tool_calls`, are ignored without a warning."""
+    Chat completions have no such options."""
 
 
 def read_body(content: bytes) -> Body:
@@ -170,7 +170,7 @@ def _read_responses(body: Body) -> ClientRequest:
         ),
         include_usage=True,
         options=options,
-        dropped=_dropped(body, "truncation", "context_management"),
+        dropped=_dropped(body, "truncation", "context_management", "max_tool_calls"),
     )
 
 

@@ -109,10 +109,13 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result in a tool message.
 
     A result of an older version of Ollama has no call id, only the name of its tool. Such a result belongs to the first
-    unanswered call of that tool.
+    unanswered call of that tool. Raises ValueError for a result that names neither a call nor a tool, if no call waits.
     """
     content = message.get("content")
-    id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
+    tool = message.get("tool_name") or message.get("name")
+    id = message.get("tool_call_id") or reader.find_open_call(tool)
+    if not (id or tool):
+        raise ValueError("a tool message needs the key 'tool_call_id', with the id of the call")
     parts = content if isinstance(content, list) else [content]
     format = COHERE if any(string_at(part, "type") == "document" for part in parts) else FORMAT
     name = {"name": message["name"]} if message.get("role") == "tool" and string_at(message, "name") else {}

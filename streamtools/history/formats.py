@@ -94,6 +94,7 @@ def read_messages(
 def _check_content(message: Mapping[str, Any]) -> None:
     content = message.get("content") or message.get("parts") or message.get("images")
     if not (content and isinstance(content, str | Mapping | list | tuple)):
+        refuse_misspelled_keys(message)
         raise ValueError(f"the content must be a text that is not empty, or a list of parts, got {content!r:.40}")
 
 

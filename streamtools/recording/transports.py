@@ -31,6 +31,7 @@ from types import ModuleType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from streamtools.errors import Checked, RecordingError, UnrecordedRequest, check_word
+from streamtools.logs import Logger
 from streamtools.recording.files import (
     DETECT,
     OpenExchange,
@@ -51,6 +52,8 @@ from streamtools.recording.redaction import (
     redact_request,
     with_body,
 )
+
+log = Logger(__name__)
 
 
 class RecordOptions(TypedDict, total=False):
@@ -233,6 +236,7 @@ class ExchangeFile:
                     self._file.write(lines)
                     self._file.flush()
             except OSError as error:
+                log.warning("recording_stopped", error=type(error).__name__, reason=error.strerror)
                 self.write_error = error
             if not exchange.ended:
                 return

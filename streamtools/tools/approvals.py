@@ -88,8 +88,10 @@ def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
     decode: Callable[..., Decision] = msgspec.convert if isinstance(data, dict) else msgspec.json.decode
     try:
         return decode(data, type=Decision)
-    except msgspec.ValidationError as error:
-        raise InvalidDecision(f"{str(error)[:120]}; use 'approve', 'deny' or 'answer'") from None
+    except msgspec.DecodeError as error:
+        is_json = isinstance(error, msgspec.ValidationError)
+        problem = str(error)[:120] if is_json else 'Expected JSON such as {"decision": "approve"}'
+        raise InvalidDecision(f"{problem}; use 'approve', 'deny' or 'answer'") from None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +207,8 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
     decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
     if not isinstance(decision, Approve | Deny | Answer):
         allowed = "Approve, Deny, Answer, True or False"
-        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r}")
+        advice = "; write `from streamtools import Approve`" if isinstance(given, str) else ""
+        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}{advice}")
     return decision
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout, described
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import Report, ToolContext
 from streamtools.tools.results import ToolError, ToolResult, Written, write
@@ -192,8 +192,11 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
     except Exception as error:
         code = getattr(inspect.unwrap(tool.function), "__code__", None)
         place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
-        error.add_note(f"tool {tool.name!r}{place} returned a value of type {type(value).__qualname__}")
-        raise ToolOutputError(tool.name, f"the result of tool {tool.name!r} cannot be written as JSON") from error
+        error.add_note(f"tool {tool.name!r}{place} returned {described(value)}")
+        advice = ": await the coroutine in it" if "coroutine" in str(error) else ""
+        raise ToolOutputError(
+            tool.name, f"the result of tool {tool.name!r} cannot be written as JSON{advice}"
+        ) from error
 
 
 async def _call(tool: Tool, work: Callable[[], Any], report: Report, thread: Thread) -> Any:

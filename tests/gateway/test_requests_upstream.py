@@ -231,7 +231,13 @@ def test_dropped_options_are_logged(streamed: bool) -> None:
     }
     own: dict[str, Any] = {
         "openai": {"stream_options": {"continuous_usage_stats": True}},
-        "responses": {"text": {"verbosity": "low"}, "truncation": "auto", "top_logprobs": 0, "max_tokens": 9},
+        "responses": {
+            "text": {"verbosity": "low"},
+            "truncation": "auto",
+            "top_logprobs": 0,
+            "max_tokens": 9,
+            "max_tool_calls": 3,
+        },
         "anthropic": {
             "metadata": {"user_id": "u"},
             "output_config": {"effort": "low"},
@@ -251,7 +257,7 @@ def test_dropped_options_are_logged(streamed: bool) -> None:
     assert (written["responses"]["verbosity"], written["responses"]["max_tokens"]) == ("low", 9)
     assert (written["anthropic"]["user"], written["anthropic"]["reasoning_effort"]) == ("u", "low")
     told = [(each["client"], each["option"]) for each in logs if each["event"] == "option_dropped"]
-    assert told == [("responses", "truncation"), ("anthropic", "thinking")]
+    assert told == [("responses", "truncation"), ("responses", "max_tool_calls"), ("anthropic", "thinking")]
 
 
 def test_refusals_say_what_to_do() -> None:

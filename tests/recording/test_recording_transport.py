@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import stat
@@ -244,3 +245,18 @@ async def test_closing_a_transport_closes_the_inner_transport(blocking: bool, tm
         await RecordingTransport(inner, file).aclose()
     assert ["close" if blocking else "aclose"] * 2 == inner.seen
     assert not file.closed
+
+
+async def test_a_recording_that_cannot_be_written_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets its responses."""
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    answers = [httpx.Response(200, stream=Pieces(*CHUNKS)) for _ in range(2)]
+    async with client(answering(*answers), Full()) as asking:
+        for _ in answers:
+            assert b"".join(CHUNKS) == (await asking.post("http://h/v1", content=b"{}")).content
+    (record,) = caplog.records
+    assert "recording_stopped error='OSError' reason='No space left on device'" in record.getMessage()

@@ -203,6 +203,7 @@ async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
             (waiting.id, "n0", Approve("other"), "ann", DecisionRefused, "is not the call that was shown"),
             (waiting.id, "n0", Answer(1), "ann", DecisionRefused, "waits for Approve or Deny, got Answer"),
             (waiting.id, "n0", None, "ann", ValueError, "must be Approve, Deny, Answer, True or False"),
+            (waiting.id, "n0", "approve", "ann", ValueError, "write `from streamtools import Approve`"),
         ]
         for run_id, call_id, decision, owner, kind, words in refused:
             with pytest.raises(kind, match=words):
@@ -874,6 +875,9 @@ def test_a_decision_has_no_unknown_fields() -> None:
     for text in ('"approve","digset":"5a"', '"deny","result":1', '"answer","reason":"no"'):
         with pytest.raises(InvalidDecision, match="unknown field"):
             parse_decision('{"decision":' + text + "}")
+    for body in (b"", b"{", b"\xff"):
+        with pytest.raises(InvalidDecision, match="Expected JSON such as .*; use 'approve', 'deny' or 'answer'"):
+            parse_decision(body)
 
 
 async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:

@@ -157,6 +157,10 @@ def returns_an_object() -> Any:
     return object()
 
 
+async def forgets_to_await() -> Any:
+    return asks_another()
+
+
 async def asks_another() -> Any:
     return await ToolRegistry().execute("nobody")
 
@@ -177,6 +181,12 @@ async def asks_another() -> Any:
             returns_an_object,
             ToolOutputError,
             "the result of tool 'returns_an_object' cannot be written as JSON",
+            TypeError,
+        ),
+        (
+            forgets_to_await,
+            ToolOutputError,
+            "the result of tool 'forgets_to_await' cannot be written as JSON: await the coroutine in it",
             TypeError,
         ),
     ],

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "typed": {"logs"},
     "parsing": {*VOCABULARY, "loading", "rules"},
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
-    "recording": {"errors", "json_values", "loading", "rules"},
+    "recording": {"errors", "json_values", "loading", "logs", "rules"},
     # modules that build on them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
     "history": {"errors", "limits", "loading", "logs", "json_values", "calls", "parsing"},
