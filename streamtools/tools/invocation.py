@@ -193,10 +193,8 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
         code = getattr(inspect.unwrap(tool.function), "__code__", None)
         place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
         error.add_note(f"tool {tool.name!r}{place} returned {described(value)}")
-        advice = ": await the coroutine in it" if "coroutine" in str(error) else ""
-        raise ToolOutputError(
-            tool.name, f"the result of tool {tool.name!r} cannot be written as JSON{advice}"
-        ) from error
+        problem = "cannot be written as JSON" + (": await the coroutine in it" if "coroutine" in str(error) else "")
+        raise ToolOutputError(tool.name, f"the result of tool {tool.name!r} {problem}") from error
 
 
 async def _call(tool: Tool, work: Callable[[], Any], report: Report, thread: Thread) -> Any:

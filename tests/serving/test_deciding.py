@@ -876,7 +876,7 @@ def test_a_decision_has_no_unknown_fields() -> None:
         with pytest.raises(InvalidDecision, match="unknown field"):
             parse_decision('{"decision":' + text + "}")
     for body in (b"", b"{", b"\xff"):
-        with pytest.raises(InvalidDecision, match="Expected JSON such as .*; use 'approve', 'deny' or 'answer'"):
+        with pytest.raises(InvalidDecision, match=r"Expected JSON such as .*; use 'approve', 'deny' or 'answer'"):
             parse_decision(body)
 
 

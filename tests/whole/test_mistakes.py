@@ -212,7 +212,7 @@ WRITTEN = {
     'SQLiteLedger("/no/folder/x")': "FileNotFoundError: make the folder of the ledger first: /no/folder does not exist",
     "read_messages([], client=True)": "ValueError: the client sent no message",
     'read_messages([{"role": "user", "content": 5}], client=True)': "ValueError: message 0: the content must be a text",
-    'read_messages([{"role": "user", "contents": "x"}], client=True)': "ValueError: 'contents': did you mean 'content'?",
+    'read_messages([{"role": "user", "contents": "x"}], client=True)': "ValueError: did you mean 'content'?",
     'read_messages([{"role": "tool", "content": "x"}])': "ValueError: message 0: needs the key 'tool_call_id'",
     'read_messages([{"role": "user"}], client=True)': "ValueError: message 0: or a list of parts, got None",
     'read_messages(["Hello"])': 'ValueError: message 0: must be an object such as {"role": "user", "content":',
