@@ -11,9 +11,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,9 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 # Half of a surrogate pair, such as `\ud83d`. In text without it, `decode_json` searches no lone surrogates.
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK_BYTES = 64 * 1024
+
+Change: TypeAlias = Callable[[str], Any]
+"""Returns what replaces a text."""
 
 OBJECT = (dict, Mapping)
 """The types of a JSON object, for `isinstance`. With `dict` first, the check of a dict runs no Python code."""
@@ -64,13 +67,23 @@ def writable(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data in which `change` was applied to each string, including keys."""
+def with_texts(value: Any, change: Change, numbers: Change | None = None, below: Collection[str] = ()) -> Any:
+    """Return plain data in which `change` was applied to each string, including keys.
+
+    `numbers` gets the JSON text of each number. If it changes the text, the number becomes a string. If there are names
+    in `below`, it gets only numbers in the fields with these names.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {with_texts(key, change): with_texts(member, change) for key, member in value.items()}
-    return [with_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
+        items = [(with_texts(key, change), member, () if key in below else below) for key, member in value.items()]
+        return {key: with_texts(member, change, numbers, inner) for key, member, inner in items}
+    if isinstance(value, list | tuple):
+        return [with_texts(item, change, numbers, below) for item in value]
+    if numbers is None or below or type(value) not in (int, float):
+        return value
+    written = compact(value)
+    return value if (changed := numbers(written)) == written else changed
 
 
 def count_values(body: bytes) -> int:

@@ -17,11 +17,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from streamtools.calls import ToolCall
 from streamtools.history.content import data_of, is_typed, string_at
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart, Thought, User
+from streamtools.json_values import with_texts
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import joiner_positions, neutralize, neutralize_in_order
 
 T = TypeVar("T")
-_Part: TypeAlias = Literal["data", "words", "everything"]
+_Part: TypeAlias = Literal["data", "words", "everything", "arguments"]
 
 IN_HISTORY = frozenset({
     "dialect", "format", "origin", "provider_id", "in_text",  # not sent
@@ -111,7 +112,8 @@ def change_texts(message: T, change: Callable[[str, str], str]) -> T:
     """Return a message in which `change(text, name of its field)` has replaced each text for the model.
 
     It also changes system messages, and the words of the user and of the model. `arguments` is the name of all fields
-    of a call's arguments. Signed and encrypted reasoning, ids, and the names of tools do not change.
+    of a call's arguments. `change` also gets the JSON text of each number there. If it changes the text, the number
+    becomes a string. Signed and encrypted reasoning, ids, and the names of tools do not change.
     """
     changed: T = _Visitor(change, "everything").visit(message)
     return changed
@@ -121,8 +123,8 @@ class _Visitor:
     """Visits all texts that are not exempt, and replaces each with the result of `change(text, name of its field)`.
 
     If it visits `"words"`, it visits the words of the user and of the model instead of calls and results. It also
-    visits system messages, calls and results for `"everything"`. If `in_thought` is True, objects with a signature or
-    encrypted content are exempt.
+    visits system messages, calls and results for `"everything"`, and also numbers for `"arguments"`. If `in_thought` is
+    True, objects with a signature or encrypted content are exempt.
     """
 
     def __init__(self, change: Callable[[str, str], str], visits: _Part = "data", *, in_thought: bool = False) -> None:
@@ -168,7 +170,9 @@ class _Visitor:
             return visited
         if names := _fields_of(value.__class__):
             return self._visit_record(value, names)
-        return type(value)([self.visit(item, name) for item in value]) if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            return type(value)([self.visit(item, name) for item in value])
+        return with_texts(value, str, lambda text: self._change(text, name)) if self._visits == "arguments" else value
 
     def _visit_record(self, value: Any, names: Sequence[str]) -> Any:
         """Visit a message, or a part of one."""
@@ -184,7 +188,7 @@ class _Visitor:
                 exempt |= {"name", "call_id"}
             case ToolCall() if self._visits == "everything":
                 exempt |= {"id", "name"}
-                visitor = _Visitor(lambda text, _: self._change(text, "arguments"), "everything")
+                visitor = _Visitor(lambda text, _: self._change(text, "arguments"), "arguments")
             case System() if self._visits != "everything":
                 return value
             case Results() | ToolCall() if self._visits == "words":

@@ -465,7 +465,7 @@ class StreamMachine:
     def without_matches(self, value: Any) -> Any:
         """Return JSON-like data with the text rules applied to its strings. Values of a vault are replaced."""
         cleaned: Any = self.clean(FollowUp([value]))
-        return cleaned.messages[0] if self.hide is None else with_texts(cleaned.messages[0], self.hide)
+        return cleaned.messages[0] if self.hide is None else with_texts(cleaned.messages[0], self.hide, self.hide)
 
     # Methods of one turn.
 

@@ -34,6 +34,10 @@ class StoredVault(Vault):
         return value
 
 
+_UNTYPED = ("arguments", "result", "value", "data", "item", "messages", "own", "fields")
+"""The fields of events that may hold any JSON. A number in another field must stay a number."""
+
+
 @cache
 def _words() -> frozenset[str]:
     """Return the names and the constants in the JSON of events. They are not hidden, so that events can be read."""
@@ -43,11 +47,23 @@ def _words() -> frozenset[str]:
 def hide(vault: Vault, data: bytes, *, is_delta: bool) -> bytes:
     """Return JSON with placeholders instead of values.
 
-    Finders are too slow for each delta. The next request passes the complete text to them.
+    Finders are too slow for each delta. The next request passes the complete text to them. A number becomes a
+    placeholder in lower case. Text never has one, because `replace` hides text that looks like a placeholder.
     """
-    words, replace = _words(), partial(vault.replace, only_known=is_delta)
-    hidden = with_texts(json.loads(data), lambda text: text if text in words else replace(text))
-    return compact(hidden).encode()
+    words, replace, value = _words(), partial(vault.replace, only_known=is_delta), json.loads(data)
+    below = _UNTYPED if isinstance(value, dict) and value.keys() >= {"type", "seq"} else ()
+    texts, numbers = lambda text: text if text in words else replace(text), lambda text: replace(text).lower()
+    return compact(with_texts(value, texts, numbers, below)).encode()
+
+
+def restored(vault: Vault, data: bytes) -> bytes:
+    """Return JSON with values instead of placeholders."""
+
+    def restore(text: str) -> Any:
+        value = vault.restore(text)
+        return json.loads(value) if text.islower() and value != text else value
+
+    return compact(with_texts(json.loads(data), restore)).encode()
 
 
 def dump(vault: Vault, cipher: Cipher | None) -> bytes:
@@ -80,9 +96,9 @@ class VaultReader:
         if self.vault is None:
             return data
         with suppress(LookupError):
-            return compact(with_texts(json.loads(data), self.vault.restore)).encode()
+            return restored(self.vault, data)
         await self.read()
-        return compact(with_texts(json.loads(data), self.vault.restore)).encode()
+        return restored(self.vault, data)
 
     async def restore_events(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Return events with values instead of placeholders."""

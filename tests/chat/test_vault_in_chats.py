@@ -35,6 +35,7 @@ from tests.support.provider import Provider
 pytestmark = pytest.mark.anyio
 
 ANN, BO = "ann@example.org", "bo@example.com"
+CARD = 4111111111111111
 ASK = [{"role": "system", "content": f"Sign as {BO}."}, {"role": "user", "content": f"Write to {ANN}."}]
 _NATIVE = (models.OpenAIChat, models.OpenAIResponses, models.AnthropicMessages, models.CohereChat)
 _GOOGLE = (models.GeminiChat, models.GeminiInteractions)
@@ -81,7 +82,8 @@ def asked(model: models.ScriptedModel) -> str:
 def planted(value: Any, name: str = "") -> Any:
     """Return the messages of a full request with a value in each text."""
     if isinstance(value, dict):
-        return {key: planted(member, key) for key, member in value.items()}
+        number = {"card": CARD} if name in ("input", "args", "arguments") else {}
+        return {key: planted(member, key) for key, member in value.items()} | number
     if isinstance(value, list):
         return [planted(item, name) for item in value]
     if isinstance(value, str) and value.endswith(FILE):
@@ -96,13 +98,14 @@ async def test_no_request_contains_a_value(format: Format) -> None:
     history = read_messages(planted(HISTORIES[format]))
     assert ANN in repr(history)
     model = models.ScriptedModel(["Yes."])
-    await chat(model, history, text=TextOptions(vault=Vault([rules.email()])))
+    await chat(model, history, text=TextOptions(vault=Vault([rules.email(), rules.credit_card()])))
 
     turns = [message for message in model.asks[0].history if isinstance(message, Assistant)]
     signed = [thought for turn in turns for thought in turn.thoughts if thought.signature or thought.redacted]
     assert repr(model.asks[0].history).count(ANN) == repr(signed).count(ANN)
     assert repr(model.asks[0].history).count("<EMAIL_1>") > 3
     assert WITH_VALUE not in repr(model.asks[0].history)
+    assert str(CARD) not in repr([(turn.calls, turn.in_text) for turn in turns])
 
 
 @together("native", [True, False])
@@ -363,7 +366,12 @@ async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, ca
         except ExceptionGroup as group:
             raise RuntimeError(f"not sent to {to}") from group
 
-    first = [chunk({"content": f"I write to <EMAIL_1>. {IN_TEXT}"}), chunk(finish="stop"), DONE]
+    def pay() -> list[int]:
+        """Pay."""
+        return [CARD]
+
+    text = f'I write to <EMAIL_1>. {IN_TEXT}\n###: {{"name": "pay", "arguments": {{}}}}'
+    first = [chunk({"content": text}), chunk(finish="stop"), DONE]
     file = tmp_path / "mail.jsonl"
     with collecting(content=True) as collected:
         async with Provider(
@@ -372,15 +380,16 @@ async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, ca
             transport = RecordingTransport(httpx.AsyncHTTPTransport(), file, source="openai", record_body=True)
             async with httpx.AsyncClient(transport=transport) as client:
                 model = models.OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False, client=client)
-                await chat(model, ASK, tools=[send], dialects=["hash_marker"], text=TextOptions(vault=new_vault()))
+                vault = Vault([rules.email(), rules.credit_card()])
+                await chat(model, ASK, tools=[send, pay], dialects=["hash_marker"], text=TextOptions(vault=vault))
         told = [span.to_json() for span in collected.spans]
     recorded, logged = file.read_text(), caplog.text
     assert all("RuntimeError: not sent to <EMAIL_1>" in text for text in (logged, str(told)))
     assert "LookupError: no mailbox Dear <EMAIL_1>" in logged
     for text in (*told, recorded, logged):
-        assert ANN not in text
-        assert BO not in text
+        assert not [value for value in (ANN, BO, str(CARD)) if value in text]
     assert "<EMAIL_1>" in recorded
+    assert any("<CREDIT_CARD_1>" in text for text in told)
     assert any("Dear <EMAIL_1>" in text for text in told)
 
 

@@ -27,8 +27,9 @@ from tests.support.provider import Provider
 from tests.support.serving import Served
 
 ANN, BO, CY = "ann@example.org", "bo@example.com", "cy@example.net"
+CARD = 4111111111111111
 PATHS = {"openai": "v1/chat/completions", "responses": "v1/responses", "anthropic": "v1/messages"}
-VAULT = Vault([rules.email()])
+VAULT = Vault([rules.email(), rules.credit_card()])
 FILE = base64.b64encode(f"A page of {ANN}".encode()).decode()
 ARGUMENTS = {"to": BO, "text": f"Dear {BO}"}
 IN_TEXT = '~~~tool_call\n{"name": "send", "arguments": {"to": "<EMAIL_2>", "text": "Dear <email_2>"}}\n~~~'
@@ -38,7 +39,8 @@ SHOWN = f"I write to {BO} and {CY}, 1 <2. <EMAIL_9>"
 
 def asked(client: Any, *, streamed: bool = True) -> Any:
     """Return a request with a value in each field for text."""
-    call = {"id": "c1", "type": "function", "function": {"name": "send", "arguments": json.dumps({"to": BO})}}
+    arguments = json.dumps({"to": BO, "card": [CARD]})
+    call = {"id": "c1", "type": "function", "function": {"name": "send", "arguments": arguments}}
     file = {"type": "file", "file": {"filename": "a.txt", "file_data": f"data:text/plain;base64,{FILE}"}}
     history: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": f"Write to {BO}."}, file]},
@@ -62,7 +64,7 @@ def upstream_body(begun: exchange.Exchange) -> Any:
     """Return the request for the upstream, which has no value."""
     assert begun.request is not None
     sent = begun.request.body.decode()
-    assert not [value for value in (ANN, BO, CY, FILE) if value in sent]
+    assert not [value for value in (ANN, BO, CY, FILE, str(CARD)) if value in sent]
     return json.loads(sent)
 
 

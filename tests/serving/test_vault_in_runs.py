@@ -18,12 +18,13 @@ from streamtools import ApprovalOptions, RunnerOptions, TextOptions, Tool, chat,
 from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
 from streamtools.events import Executed, NativeToolCall, Text, read_ui_event
-from streamtools.json_values import with_texts
+from streamtools.json_values import compact, with_texts
 from streamtools.outputs import validate
 from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
+from streamtools.serving import stored_vault
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.stored_vault import StoredVault, hide
+from streamtools.serving.stored_vault import StoredVault, hide, restored
 from streamtools.tools import MemoryLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
@@ -34,6 +35,7 @@ from tests.support.redis_server import RedisServer
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 ANN, BO, CY = "ann@example.org", "bo@example.com", "cy@example.net"
+CARD = 4111111111111111
 ASK = [{"role": "user", "content": f"Write to {ANN}."}]
 CALL = NativeToolCall("send", {"to": "<EMAIL_2>"}, "c1", "c1")
 ANSWERS: list[list[Any]] = [["I write to <EMAIL_2>. ", CALL], ["Sent to <EMAIL_2>, and a copy to <EMAIL_3>."]]
@@ -58,13 +60,13 @@ class Desk:
         self.asked: list[str] = []
         self.ledger: Any = MemoryLedger()
 
-    def send(self, to: str) -> dict[str, str]:
+    def send(self, to: str) -> dict[str, Any]:
         """Send a mail."""
         self.sent.append(to)
-        return {"copy": BO}
+        return {"copy": BO, "card": CARD}
 
     def options(self, *known: str, **more: Any) -> dict[str, Any]:
-        vault = Vault([rules.email()])
+        vault = Vault([rules.email(), rules.credit_card()])
         for value in known:
             vault.learn(value)
         send = Tool(self.send, requires_approval=more.pop("asks", False))
@@ -84,7 +86,11 @@ class Desk:
     def check(self) -> None:
         """No request has a value, and each mail was sent once."""
         assert [ANN] == self.sent
-        assert not [text for text in self.asked if ANN in text or BO in text]
+        assert not [text for text in self.asked if has_value(text)]
+
+
+def has_value(text: str) -> bool:
+    return any(value in text for value in (ANN, BO, str(CARD)))
 
 
 async def stored(server: RedisServer, prefix: str) -> dict[str, str]:
@@ -103,19 +109,25 @@ async def stored(server: RedisServer, prefix: str) -> dict[str, str]:
     return found
 
 
-@given(st.lists(texts, min_size=1, max_size=4), st.booleans())
-def test_what_is_stored_is_restored(several: list[str], is_foreign: bool) -> None:
+numbers = st.sampled_from([CARD, float(CARD), -CARD, CARD * 10 + 7, CARD / 1e4, 1e-7, 0, True, None, str(CARD)])
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.lists(numbers, max_size=4), st.booleans())
+def test_what_is_stored_is_restored(several: list[str], numbers: list[Any], is_foreign: bool) -> None:
     """A stored event has the same type, and no value that the vault knows. `is_foreign`: the process has no rules."""
-    vault: Vault = StoredVault() if is_foreign else new_vault()
-    call = ToolCall(id="1", name="a", arguments={several[0]: several}, dialect="d")
-    told = [Text(several[0]), Executed(call, [several, "text"], several[0], 0.5)]
-    written = [event.to_json().encode() for event in told]
+    vault: Vault = StoredVault() if is_foreign else new_vault(state={"values": {"card": [str(CARD)]}})
+    data = [*several, "text", "<card_1>", {"seq": numbers}]
+    call = ToolCall(id="1", name="a", arguments={several[0]: data, "n": numbers}, dialect="d")
+    told = [Text(several[0], seq=CARD), Executed(call, data, several[0], float(CARD), seq=1)]
+    written = [*(event.to_json().encode() for event in told), json.dumps([*data, *numbers]).encode()]
     hidden = [hide(vault, data, is_delta=False) for data in written]
     reader = StoredVault(state=vault.state)
 
-    assert [event.type for event in told] == [read_ui_event(data).type for data in hidden]
-    assert [json.loads(data) for data in written] == [with_texts(json.loads(data), reader.restore) for data in hidden]
+    assert [event.type for event in told] == [read_ui_event(data).type for data in hidden[:2]]
+    # The JSON text distinguishes 1, 1.0, "1" and true.
+    assert [compact(json.loads(data)) for data in written] == [restored(reader, data).decode() for data in hidden]
     assert not any(address in str(hidden) for address in ("ann@example.org", "bo@example.com"))
+    assert [1, 1, 0] == [data.count(b"%d" % CARD) for data in hidden]  # `seq` and `elapsed` are no values
 
 
 @pytest.mark.servers
@@ -137,12 +149,13 @@ async def test_a_run_that_is_taken_over(server: RedisServer, prefix: str, most: 
         site.cut.restore()
         validate(events)
         assert TEXT == text_of(events) == (await found.wait()).text
+        assert [{"copy": BO, "card": CARD}] == [event.result for event in events if isinstance(event, Executed)]
         again = await there.find(run.id, owner="ann")
         assert events == [event async for event in again.attach()] == [event async for event in run.attach()]
         kept = await stored(server, prefix)
         assert "<EMAIL_2>" in str(kept)
         assert 1 == sum(name.endswith(":vault") for name in kept)
-        assert not [name for name, data in kept.items() if ANN in data or BO in data]
+        assert not [name for name, data in kept.items() if has_value(data)]
         assert all(ANN in json.dumps([lost.note, *(event.to_json() for event in lost.events)]) for lost in site.losses)
         desk.check()
         await there.forget(run.id, owner="ann")
@@ -185,7 +198,7 @@ async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str) -> None:
     async with Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
         await decided(here, there, desk, made, model)
         kept = await stored(server, prefix)
-        assert not [name for name, data in kept.items() if ANN in data or BO in data]
+        assert not [name for name, data in kept.items() if has_value(data)]
 
 
 async def test_a_waiting_run_in_a_database(tmp_path: Path) -> None:
@@ -216,7 +229,7 @@ async def test_questions_of_another_process(server: RedisServer, prefix: str) ->
                 assert {"to": ANN} == question.call.arguments
                 await found.decide(question.call.id, True)
         assert TEXT == (await found.wait()).text
-        assert not [name for name, data in (await stored(server, prefix)).items() if ANN in data or BO in data]
+        assert not [name for name, data in (await stored(server, prefix)).items() if has_value(data)]
     desk.check()
 
 
@@ -235,13 +248,18 @@ def writes_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeasedRun, "hide", lambda run, data, **options: data)
 
 
+def writes_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Hide no numbers."""
+    patch.setattr(stored_vault, "with_texts", lambda value, change, *numbers: with_texts(value, change))
+
+
 def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
     """Let the next process start with an empty vault."""
     patch.setattr(TextOptions, "load_vault", lambda options, earlier: None)
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("plant", [writes_values, forgets_the_state])
+@pytest.mark.parametrize("plant", [writes_values, writes_numbers, forgets_the_state])
 async def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
