@@ -21,7 +21,7 @@ import msgspec
 from streamtools import observing
 from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
-from streamtools.logs import Logger
+from streamtools.logs import HIDE, Logger
 from streamtools.serving.event_log import MemoryEventLog, ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
@@ -398,6 +398,8 @@ class Run(AsyncOnly, Checked, Decidable):
             self._collector = None
         self._trace = getattr(events, "_trace", "")
         self._vault = getattr(events, "_vault", self._vault)
+        if (vault := self._vault) is not None:  # for the exception of the stream
+            HIDE.set(lambda text: vault.replace(text, from_model=True))
         self._journal.begin()
         # A log that is not in memory may have readers in other processes, which this process does not know.
         if isinstance(self._journal.event_log, MemoryEventLog) and isinstance(events, ToolStream):

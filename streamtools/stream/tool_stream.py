@@ -377,10 +377,10 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
-        if self._run.machine.hide is not None:
-            HIDE.set(self._run.machine.hide)
+        outer = HIDE.set(self._run.machine.hide or HIDE.get())
         with self._run.open():
-            self._tasks.start_soon(self._drive, self._scope)
+            self._tasks.start_soon(self._drive, self._scope)  # it has a copy of the context
+        HIDE.reset(outer)
         return self
 
     async def __aexit__(

@@ -393,6 +393,35 @@ async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, ca
     assert any("Dear <EMAIL_1>" in text for text in told)
 
 
+async def test_the_next_chat_without_a_vault_is_not_changed(caplog: pytest.LogCaptureFixture) -> None:
+    """The logs of a chat in a tool have placeholders. Those of a later chat do not, and its values are in no vault."""
+
+    def fail(why: str) -> None:
+        """Fail."""
+        raise RuntimeError(f"inner {why}")
+
+    def calling(name: str, why: str) -> models.ScriptedModel:
+        call = json.dumps({"name": name, "arguments": {"why": why}})
+        return models.ScriptedModel([f"###: {call}", "Bye."])
+
+    async def ask(why: str) -> None:
+        """Ask."""
+        await chat(calling("fail", why), ASK, tools=[fail], dialects=["hash_marker"])
+        raise RuntimeError(f"outer {why}")
+
+    vault = Vault([rules.email()])
+    text = TextOptions(vault=vault)
+    await chat(calling("ask", "<EMAIL_1>"), ASK, tools=[ask], dialects=["hash_marker"], text=text)
+    assert "RuntimeError: inner <EMAIL_1>" in caplog.text
+    assert "RuntimeError: outer <EMAIL_1>" in caplog.text
+    assert BO not in caplog.text
+
+    state = vault.state
+    await chat(calling("fail", f"{BO} cy@example.net"), ASK, tools=[fail], dialects=["hash_marker"])
+    assert f"RuntimeError: inner {BO} cy@example.net" in caplog.text
+    assert vault.state == state
+
+
 def skips_results(patch: pytest.MonkeyPatch) -> None:
     """Send the results of tools unchanged."""
     change = hiding._change

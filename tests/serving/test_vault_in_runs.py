@@ -210,6 +210,21 @@ async def test_a_waiting_run_in_a_database(tmp_path: Path) -> None:
         await decided(here, there, desk, made, model)
 
 
+async def test_the_exception_of_a_run_is_logged_with_placeholders(caplog: pytest.LogCaptureFixture) -> None:
+    def review(messages: Any) -> Any:
+        raise RuntimeError(f"refused {messages}")
+
+    async with Runs() as runs:
+        run = await runs.start(
+            chat(ScriptedModel([ANSWERS[0]]), ASK, follow_up=review, **Desk().options(CY)), owner="a"
+        )
+        with pytest.raises(RuntimeError, match=BO):
+            await run.wait()
+    assert "run_failed" in caplog.text
+    assert "<EMAIL_3>" in caplog.text
+    assert not has_value(caplog.text)
+
+
 @pytest.mark.servers
 async def test_questions_of_another_process(server: RedisServer, prefix: str) -> None:
     """The messages between the processes have placeholders."""
