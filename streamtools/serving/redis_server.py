@@ -47,6 +47,13 @@ class StoreSettings(NamedTuple):
     max_outage: float
     cipher: Cipher | None = None
 
+    def encrypt(self, data: bytes) -> bytes:
+        """Return data that may have values of a vault, encrypted if there is a cipher."""
+        return data if self.cipher is None else self.cipher.encrypt(data)
+
+    def decrypt(self, data: bytes) -> bytes:
+        return data if self.cipher is None else self.cipher.decrypt(data)
+
 
 class RedisServer:
     """Runs commands and scripts on one Redis server of a store."""
@@ -159,14 +166,13 @@ class RedisMessages:
         """Append a message to the stream of a process."""
         settings = self._server.settings
         keep = milliseconds(max(settings.keep, 4 * settings.lease))
-        await self._server.run_script(
-            scripts.SEND, (self._server.keys.of_process(process_id),), keep, msgspec.json.encode(message)
-        )
+        data = settings.encrypt(msgspec.json.encode(message))
+        await self._server.run_script(scripts.SEND, (self._server.keys.of_process(process_id),), keep, data)
 
     def receive(self, data: bytes) -> None:
         """Handle a message from the stream of this process."""
         try:
-            message = msgspec.json.decode(data, type=dict[str, Any])
+            message = msgspec.json.decode(self._server.settings.decrypt(data), type=dict[str, Any])
             if message["kind"] == "answer" and (pending := self._pending.get(message["id"])) is not None:
                 arrived, answer = pending
                 answer.update(message["answer"])

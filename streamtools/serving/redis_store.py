@@ -97,7 +97,8 @@ class RedisStore(Checked):
     All processes with the same `prefix` must use the same settings.
 
     If the stream of a run has a `Vault`, the server gets placeholders instead of its values. The values have their own
-    key, and `vault_cipher` encrypts them. It is an object such as `cryptography.fernet.Fernet(key)`.
+    key, and `vault_cipher` encrypts them, and users' decisions. It is an object such as
+    `cryptography.fernet.Fernet(key)`.
     """
 
     def __init__(
@@ -426,11 +427,12 @@ async def _decisions(
 
     Raises `RunNotFound` if the run is not kept any more.
     """
-    written = b"" if decision is None else msgspec.json.encode(decision)
+    written = b"" if decision is None else server.settings.encrypt(msgspec.json.encode(decision))
     found = await server.store(key, f"decision:{call_id}", written, read=[f"decision:{id}" for id in ids])
     if not found:
         raise RunNotFound("The run is not kept any more.")
-    return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=False) if data}
+    read = ((id, server.settings.decrypt(data)) for id, data in zip(ids, found, strict=False) if data)
+    return {id: msgspec.json.decode(data, type=Decision) for id, data in read}
 
 
 def server_of(owner: str, names: Iterable[str]) -> str:
@@ -523,7 +525,8 @@ class RedisJournal(Journal):
         raise OwnerUnreachable("Another process may drive the run. Repeat the decision.")
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
-        server, written = self._process.server, msgspec.json.encode(decision)
+        server = self._process.server
+        written = server.settings.encrypt(msgspec.json.encode(decision))
         if not await server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 

@@ -18,7 +18,7 @@ import msgspec
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.json_values import compact, with_texts
 from streamtools.rules.vault import QUOTED, Vault
-from streamtools.serving.redis_server import Cipher, RedisServer
+from streamtools.serving.redis_server import RedisServer
 
 
 class StoredVault(Vault):
@@ -66,10 +66,9 @@ def restored(vault: Vault, data: bytes) -> bytes:
     return compact(with_texts(json.loads(data), restore)).encode()
 
 
-def dump(vault: Vault, cipher: Cipher | None) -> bytes:
-    """Return the values of a vault, encrypted if there is a cipher."""
-    data = compact({"placeholder": vault.placeholder, **vault.state}).encode()
-    return data if cipher is None else cipher.encrypt(data)
+def dump(vault: Vault) -> bytes:
+    """Return the values of a vault as JSON."""
+    return compact({"placeholder": vault.placeholder, **vault.state}).encode()
 
 
 class VaultReader:
@@ -82,11 +81,11 @@ class VaultReader:
 
     async def read(self) -> None:
         """Read the values from the server."""
-        server, cipher = self._server, self._server.settings.cipher
+        server = self._server
         data = await server.retry("GET", server.keys.of_run(self._key).vault, seconds=server.settings.max_outage)
         if data is not None:
             try:
-                stored = json.loads(data if cipher is None else cipher.decrypt(data))
+                stored = json.loads(server.settings.decrypt(data))
             except Exception as error:
                 raise ValueError("The values of the run are encrypted with another `vault_cipher`.") from error
             self.vault = StoredVault(placeholder=stored["placeholder"], state=stored)

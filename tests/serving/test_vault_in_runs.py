@@ -24,8 +24,9 @@ from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import stored_vault
 from streamtools.serving.leased_run import LeasedRun
+from streamtools.serving.redis_server import StoreSettings
 from streamtools.serving.stored_vault import StoredVault, hide, restored
-from streamtools.tools import MemoryLedger, SQLiteLedger
+from streamtools.tools import Deny, MemoryLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
 from tests.rules.test_vault import new_vault, texts
@@ -34,7 +35,7 @@ from tests.support.redis_server import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
-ANN, BO, CY = "ann@example.org", "bo@example.com", "cy@example.net"
+ANN, BO, CY, DEE = "ann@example.org", "bo@example.com", "cy@example.net", "dee@example.org"
 CARD = 4111111111111111
 ASK = [{"role": "user", "content": f"Write to {ANN}."}]
 CALL = NativeToolCall("send", {"to": "<EMAIL_2>"}, "c1", "c1")
@@ -59,6 +60,7 @@ class Desk:
         self.sent: list[str] = []
         self.asked: list[str] = []
         self.ledger: Any = MemoryLedger()
+        self.decision: Any = True
 
     def send(self, to: str) -> dict[str, Any]:
         """Send a mail."""
@@ -84,13 +86,13 @@ class Desk:
         return chat(Model(ANSWERS, "vllm", most=most), ASK, continue_from=continue_from, **self.options(*known))
 
     def check(self) -> None:
-        """No request has a value, and each mail was sent once."""
-        assert [ANN] == self.sent
+        """No request has a value, and each mail was sent once, unless the user has denied it."""
+        assert self.sent == ([ANN] if self.decision is True else [])
         assert not [text for text in self.asked if has_value(text)]
 
 
 def has_value(text: str) -> bool:
-    return any(value in text for value in (ANN, BO, str(CARD)))
+    return any(value in text for value in (ANN, BO, DEE, str(CARD)))
 
 
 async def stored(server: RedisServer, prefix: str) -> dict[str, str]:
@@ -183,16 +185,22 @@ async def decided(first: Runs, second: Runs, desk: Desk, made: Any, model: Scrip
     found = await second.find(run.id, owner="ann")
     assert found.suspension is not None
     assert [{"to": ANN}] == [call.arguments for call in found.suspension.calls]
-    following = await second.decide(run.id, found.suspension.calls[0].id, True, owner="ann")
+    following = await second.decide(run.id, found.suspension.calls[0].id, desk.decision, owner="ann")
     assert TEXT == text_of([event async for event in following.attach()])
     desk.asked += map(repr, model.asks)
     desk.check()
 
 
+DENIED = Deny(f"Ask {BO} or {DEE}, not {CARD}")
+DECISIONS = pytest.mark.parametrize("decision", [True, DENIED])
+
+
 @pytest.mark.servers
-async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str) -> None:
+@DECISIONS
+async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str, decision: Any) -> None:
     """Another process decides and continues it."""
     desk = Desk()
+    desk.decision = decision
     made, resume, model = decide_in(desk)
     stores = [RedisStore(server.url, prefix=prefix, vault_cipher=Reversed()) for _ in range(2)]
     async with Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
@@ -226,9 +234,11 @@ async def test_the_exception_of_a_run_is_logged_with_placeholders(caplog: pytest
 
 
 @pytest.mark.servers
-async def test_questions_of_another_process(server: RedisServer, prefix: str) -> None:
-    """The messages between the processes have placeholders."""
+@DECISIONS
+async def test_questions_of_another_process(server: RedisServer, prefix: str, decision: Any) -> None:
+    """The messages between the processes, and the stored decision, have no values."""
     desk = Desk()
+    desk.decision = decision
     made = chat(
         ScriptedModel([ANSWERS[0], ANSWERS[1][0]]),
         ASK,
@@ -242,7 +252,7 @@ async def test_questions_of_another_process(server: RedisServer, prefix: str) ->
             if event.type == "approval-requested":
                 (question,) = await found.questions()
                 assert {"to": ANN} == question.call.arguments
-                await found.decide(question.call.id, True)
+                await found.decide(question.call.id, decision)
         assert TEXT == (await found.wait()).text
         assert not [name for name, data in (await stored(server, prefix)).items() if has_value(data)]
     desk.check()
@@ -268,16 +278,30 @@ def writes_numbers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stored_vault, "with_texts", lambda value, change, *numbers: with_texts(value, change))
 
 
+def writes_decisions(patch: pytest.MonkeyPatch) -> None:
+    """Encrypt no decisions."""
+    kept, encrypt, decrypt = b'"decision"', StoreSettings.encrypt, StoreSettings.decrypt
+    patch.setattr(StoreSettings, "encrypt", lambda to, data: data if kept in data else encrypt(to, data))
+    patch.setattr(StoreSettings, "decrypt", lambda to, data: data if kept in data else decrypt(to, data))
+
+
 def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
     """Let the next process start with an empty vault."""
     patch.setattr(TextOptions, "load_vault", lambda options, earlier: None)
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("plant", [writes_values, writes_numbers, forgets_the_state])
+@pytest.mark.parametrize(
+    ("plant", "decision"),
+    [(writes_values, True), (writes_numbers, True), (writes_decisions, DENIED), (forgets_the_state, True)],
+)
 async def test_a_planted_fault_is_caught(
-    plant: Callable[[pytest.MonkeyPatch], None], server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None],
+    decision: Any,
+    server: RedisServer,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, ExceptionGroup)):
-        await test_a_waiting_run_on_redis(server, prefix)
+        await test_a_waiting_run_on_redis(server, prefix, decision)
