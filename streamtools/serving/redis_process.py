@@ -182,7 +182,7 @@ class RedisProcess:
     async def write_vault(self, run: LeasedRun) -> None:
         """Store the values of the vault of a run, if there are new ones."""
         if run.vault is not None and (state := run.vault.state) != run.stored_state:
-            keys, data = self.server.keys.of_run(run.key), self._settings.encrypt(dump(run.vault))
+            keys, data = self.server.keys.of_run(run.key), self._settings.cipher.encrypt(dump(run.vault))
             await self.server.run_script(scripts.STORE_VAULT, (keys.meta, keys.vault), run.token, data)
             run.stored_state = state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -18,7 +18,7 @@ from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_protocol as scripts
 from streamtools.serving.redis_protocol import Keys, RunState
-from streamtools.tools.redis_client import RedisClient, Word
+from streamtools.tools.redis_client import Cipher, RedisClient, Unencrypted, Word
 
 log = Logger(__name__)
 
@@ -29,14 +29,6 @@ Each pause is twice as long as the previous pause, up to the longest.
 """
 
 
-class Cipher(Protocol):
-    """Encrypts the values of vaults, such as `cryptography.fernet.Fernet(key)`."""
-
-    def encrypt(self, data: bytes, /) -> bytes: ...
-
-    def decrypt(self, data: bytes, /) -> bytes: ...
-
-
 class StoreSettings(NamedTuple):
     """The settings that must be equal in all processes. `RedisStore` describes them."""
 
@@ -45,14 +37,7 @@ class StoreSettings(NamedTuple):
     keep: float
     max_events: int
     max_outage: float
-    cipher: Cipher | None = None
-
-    def encrypt(self, data: bytes) -> bytes:
-        """Return data that may have values of a vault, encrypted if there is a cipher."""
-        return data if self.cipher is None else self.cipher.encrypt(data)
-
-    def decrypt(self, data: bytes) -> bytes:
-        return data if self.cipher is None else self.cipher.decrypt(data)
+    cipher: Cipher = Unencrypted()
 
 
 class RedisServer:
@@ -166,13 +151,13 @@ class RedisMessages:
         """Append a message to the stream of a process."""
         settings = self._server.settings
         keep = milliseconds(max(settings.keep, 4 * settings.lease))
-        data = settings.encrypt(msgspec.json.encode(message))
+        data = settings.cipher.encrypt(msgspec.json.encode(message))
         await self._server.run_script(scripts.SEND, (self._server.keys.of_process(process_id),), keep, data)
 
     def receive(self, data: bytes) -> None:
         """Handle a message from the stream of this process."""
         try:
-            message = msgspec.json.decode(self._server.settings.decrypt(data), type=dict[str, Any])
+            message = msgspec.json.decode(self._server.settings.cipher.decrypt(data), type=dict[str, Any])
             if message["kind"] == "answer" and (pending := self._pending.get(message["id"])) is not None:
                 arrived, answer = pending
                 answer.update(message["answer"])

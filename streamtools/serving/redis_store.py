@@ -44,7 +44,7 @@ from streamtools.serving.journal import Journal
 from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import read_run
-from streamtools.serving.redis_server import Cipher, RedisServer, StoreSettings, milliseconds
+from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run, chain_of
 from streamtools.serving.stored_vault import VaultReader
 from streamtools.stream import stored_result
@@ -55,7 +55,7 @@ from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
 from streamtools.tools.ledger import Entry, entries_of
-from streamtools.tools.redis_client import Word, check_url, open_client
+from streamtools.tools.redis_client import Cipher, Unencrypted, Word, check_url, open_client
 
 log = Logger(__name__)
 
@@ -123,7 +123,7 @@ class RedisStore(Checked):
         self._servers = _by_name(servers)
         self._find_also = _by_name(find_also) if find_also else {}
         check_methods("vault_cipher", vault_cipher, "a cipher, such as Fernet(key)", "encrypt", optional=True)
-        self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage, vault_cipher)
+        self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage, vault_cipher or Unencrypted())
         self._ledger = ledger
         check_number("max_recoveries", max_recoveries, 0, whole=True)
         check_function("recover", recover, "lost", optional=True)
@@ -427,11 +427,11 @@ async def _decisions(
 
     Raises `RunNotFound` if the run is not kept any more.
     """
-    written = b"" if decision is None else server.settings.encrypt(msgspec.json.encode(decision))
+    written = b"" if decision is None else server.settings.cipher.encrypt(msgspec.json.encode(decision))
     found = await server.store(key, f"decision:{call_id}", written, read=[f"decision:{id}" for id in ids])
     if not found:
         raise RunNotFound("The run is not kept any more.")
-    read = ((id, server.settings.decrypt(data)) for id, data in zip(ids, found, strict=False) if data)
+    read = ((id, server.settings.cipher.decrypt(data)) for id, data in zip(ids, found, strict=False) if data)
     return {id: msgspec.json.decode(data, type=Decision) for id, data in read}
 
 
@@ -526,7 +526,7 @@ class RedisJournal(Journal):
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
         server = self._process.server
-        written = server.settings.encrypt(msgspec.json.encode(decision))
+        written = server.settings.cipher.encrypt(msgspec.json.encode(decision))
         if not await server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 

@@ -85,7 +85,7 @@ class VaultReader:
         data = await server.retry("GET", server.keys.of_run(self._key).vault, seconds=server.settings.max_outage)
         if data is not None:
             try:
-                stored = json.loads(server.settings.decrypt(data))
+                stored = json.loads(server.settings.cipher.decrypt(data))
             except Exception as error:
                 raise ValueError("The values of the run are encrypted with another `vault_cipher`.") from error
             self.vault = StoredVault(placeholder=stored["placeholder"], state=stored)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
@@ -20,6 +20,21 @@ from streamtools.loading import require_packages
 
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
+
+
+class Cipher(Protocol):
+    """Encrypts the values of vaults, such as `cryptography.fernet.Fernet(key)`."""
+
+    def encrypt(self, data: bytes, /) -> bytes: ...
+
+    def decrypt(self, data: bytes, /) -> bytes: ...
+
+
+class Unencrypted:
+    """A cipher that changes nothing."""
+
+    encrypt = decrypt = staticmethod(bytes)
+
 
 # The limit of concurrent calls of `execute`: each needs a connection. The method `connection` has no limit.
 _MAX_CONNECTIONS = 16

@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, ClosedError
+from streamtools.errors import CallRefused, ClosedError, check_methods
 from streamtools.json_values import write_json
 from streamtools.tools import ledger
-from streamtools.tools.redis_client import RedisClient, Word, check_url, open_client
+from streamtools.tools.redis_client import Cipher, RedisClient, Unencrypted, Word, check_url, open_client
 from streamtools.tools.results import ToolOutcome
 
 _START = """
@@ -122,7 +122,8 @@ class RedisLedger(ledger.OwnerViews):
     time in seconds that an entry is kept after its call has ended. The memory of the server limits the number of
     entries. The server must not evict entries: use the policy `noeviction`. By default, times come from the clock of
     the server. The function `clock`, which returns seconds since 1970, can replace this clock. The clocks of all
-    processes must then agree.
+    processes must then agree. `cipher` encrypts the calls and their outcomes, like `vault_cipher` of a `RedisStore`.
+    All processes need the same one.
 
     Raises the errors of the client, and ClosedError if the ledger is not open. Opening it raises ValueError if the
     server is a cluster.
@@ -136,13 +137,16 @@ class RedisLedger(ledger.OwnerViews):
         lease: float = 15.0,
         keep: float = 2_592_000,
         clock: Callable[[], float] | None = None,
+        cipher: Cipher | None = None,
     ) -> None:
         check_url(url_or_client)
+        check_methods("cipher", cipher, "a cipher, such as Fernet(key)", "encrypt", optional=True)
         super().__init__(lease=lease, keep=keep)
         self._url_or_client = url_or_client
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
         self._clock = clock
+        self._cipher = cipher or Unencrypted()
         self._clients: list[RedisClient] = []  # one client while open, else none; shared with the views of owners
         self._stack = AsyncExitStack()
 
@@ -169,11 +173,11 @@ class RedisLedger(ledger.OwnerViews):
         if driven is not None and driven.run_id == scope:
             keys = [*keys, driven.meta_key]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(ledger.CLOCK_SLACK), self._owner)
-        prefixes = self._call_prefix, self._run_prefix
-        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, write_json(call), *prefixes)
+        written = self._cipher.encrypt(write_json(call)), self._call_prefix, self._run_prefix
+        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, *written)
         if answer == b"fenced":
             raise CallRefused(ledger.TAKEN_OVER)
-        return None if answer is None else _read_entries(*answer)[0]
+        return None if answer is None else _read_entries(self._cipher, *answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for `seconds`. With 0, abandon the call."""
@@ -183,7 +187,7 @@ class RedisLedger(ledger.OwnerViews):
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
         member, keys = self._keys_of(scope, outcome.call)
-        await self._run(_FINISH, keys, member, write_json(outcome), 0, "")
+        await self._run(_FINISH, keys, member, self._cipher.encrypt(write_json(outcome)), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse calls of the run if their claim has an older epoch; see `CallLedger`.
@@ -204,7 +208,7 @@ class RedisLedger(ledger.OwnerViews):
         found: list[ledger.Entry] = []
         while len(found) < limit:
             answer = await self._run(_LIST, keys, began, last, limit, self._owner, self._call_prefix)
-            found += [entry for entry in _read_entries(*answer[:2]) if not unknown or entry.is_unknown]
+            found += [entry for entry in _read_entries(self._cipher, *answer[:2]) if not unknown or entry.is_unknown]
             last, began = answer[2:]
             if not last:
                 break
@@ -213,7 +217,7 @@ class RedisLedger(ledger.OwnerViews):
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         member, keys = self._keys_of(scope, outcome.call)
-        return bool(await self._run(_FINISH, keys, member, write_json(outcome), 1, self._owner))
+        return bool(await self._run(_FINISH, keys, member, self._cipher.encrypt(write_json(outcome)), 1, self._owner))
 
     def _keys_of(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
         """Return the name of a call in the sorted sets, and a list of the keys of the call and of its run."""
@@ -228,11 +232,12 @@ class RedisLedger(ledger.OwnerViews):
         return await self._clients[0].execute("EVAL", _START + script, len(names), *names, now, repr(self.keep), *args)
 
 
-def _read_entries(now: bytes, rows: list[Any]) -> list[ledger.Entry]:
+def _read_entries(cipher: Cipher, now: bytes, rows: list[Any]) -> list[ledger.Entry]:
     entries = []
     for member, fields in rows:
         scope, _, key = member.decode().partition("\0")
         kept = dict(zip(fields[::2], fields[1::2], strict=True))
+        kept |= {name: cipher.decrypt(kept[name]) for name in (b"call", b"outcome") if name in kept}
         held, until, began = (float(kept[name]) for name in (b"held", b"until", b"began"))
         ended = float(kept[b"ended"]) if b"ended" in kept else None
         owner, holder = kept[b"owner"].decode(), kept[b"holder"]

@@ -24,9 +24,8 @@ from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import stored_vault
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.redis_server import StoreSettings
 from streamtools.serving.stored_vault import StoredVault, hide, restored
-from streamtools.tools import Deny, MemoryLedger, SQLiteLedger
+from streamtools.tools import Deny, MemoryLedger, RedisLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
 from tests.rules.test_vault import new_vault, texts
@@ -201,10 +200,14 @@ async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str, decision
     """Another process decides and continues it."""
     desk = Desk()
     desk.decision = decision
+    desk.ledger = RedisLedger(server.url, prefix=prefix, cipher=Reversed())
     made, resume, model = decide_in(desk)
     stores = [RedisStore(server.url, prefix=prefix, vault_cipher=Reversed()) for _ in range(2)]
-    async with Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
+    async with desk.ledger, Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
         await decided(here, there, desk, made, model)
+        ran = [{"copy": BO, "card": CARD}] if decision is True else []
+        outcomes = [entry.outcome for entry in await desk.ledger.entries()]
+        assert ran == [outcome.result for outcome in outcomes if outcome is not None and outcome.result]
         kept = await stored(server, prefix)
         assert not [name for name, data in kept.items() if has_value(data)]
 
@@ -278,11 +281,20 @@ def writes_numbers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stored_vault, "with_texts", lambda value, change, *numbers: with_texts(value, change))
 
 
+def not_encrypted(patch: pytest.MonkeyPatch, kept: bytes) -> None:
+    encrypt, decrypt = Reversed.encrypt, Reversed.decrypt
+    patch.setattr(Reversed, "encrypt", lambda to, data: data if kept in data else encrypt(to, data))
+    patch.setattr(Reversed, "decrypt", lambda to, data: data if kept in data else decrypt(to, data))
+
+
 def writes_decisions(patch: pytest.MonkeyPatch) -> None:
     """Encrypt no decisions."""
-    kept, encrypt, decrypt = b'"decision"', StoreSettings.encrypt, StoreSettings.decrypt
-    patch.setattr(StoreSettings, "encrypt", lambda to, data: data if kept in data else encrypt(to, data))
-    patch.setattr(StoreSettings, "decrypt", lambda to, data: data if kept in data else decrypt(to, data))
+    not_encrypted(patch, b'"decision"')
+
+
+def writes_outcomes(patch: pytest.MonkeyPatch) -> None:
+    """Encrypt no outcomes in the ledger."""
+    not_encrypted(patch, b'{"call":')
 
 
 def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
@@ -293,7 +305,13 @@ def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.servers
 @pytest.mark.parametrize(
     ("plant", "decision"),
-    [(writes_values, True), (writes_numbers, True), (writes_decisions, DENIED), (forgets_the_state, True)],
+    [
+        (writes_values, True),
+        (writes_numbers, True),
+        (writes_outcomes, True),
+        (writes_decisions, DENIED),
+        (forgets_the_state, True),
+    ],
 )
 async def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None],
