@@ -191,6 +191,7 @@ class RedisProcess:
             return
         names, args = list[str](), list[Word]()
         for run, batch in batches:
+            await self.write_vault(run)  # a batch may have values that are newer than the last written state
             names += self.server.keys.of_run(run.key)[:2]
             args += (run.token, batch[0][0], int(run.may_have_gap), len(batch), *(data for _, data in batch))
         replies = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
@@ -199,6 +200,7 @@ class RedisProcess:
 
     async def _write_end(self, run: LeasedRun) -> None:
         assert run.final is not None
+        await self.write_vault(run)
         seq, done, result = run.final
         last = await self.server.run_script(
             scripts.END,

@@ -525,9 +525,8 @@ class RedisJournal(Journal):
         raise OwnerUnreachable("Another process may drive the run. Repeat the decision.")
 
     async def record_decision(self, call_id: str, decision: Decision) -> None:
-        server = self._process.server
-        written = server.settings.cipher.encrypt(msgspec.json.encode(decision))
-        if not await server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
+        written = self._process.server.settings.cipher.encrypt(msgspec.json.encode(decision))
+        if not await self._process.server.store(self.key, f"decision:{call_id}", written, token=self._leased.token):
             raise OwnerUnreachable("Another process has taken the run over. Repeat the decision.")
 
     async def copy(self, earlier: Iterable[UIEvent]) -> None:

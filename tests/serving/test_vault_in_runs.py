@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +24,9 @@ from streamtools.json_values import compact, with_texts
 from streamtools.outputs import validate
 from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
-from streamtools.serving import stored_vault
+from streamtools.serving import redis_protocol, redis_server, stored_vault
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.stored_vault import StoredVault, hide, restored
+from streamtools.serving.stored_vault import StoredVault, VaultReader, hide, restored
 from streamtools.tools import Deny, MemoryLedger, RedisLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
@@ -269,6 +271,45 @@ async def test_a_process_with_another_cipher(server: RedisServer, prefix: str) -
         run = await here.start(made, owner="ann")
         with pytest.raises(ValueError, match="encrypted with another `vault_cipher`"):
             await there.find(run.id, owner="ann")
+
+
+@pytest.mark.servers
+async def test_values_are_stored_before_the_events_that_need_them(
+    server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the run finds new values while its process stores the earlier ones."""
+    run_script, written, refused = redis_server.RedisServer.run_script, 0, list[LookupError]()
+
+    async def slow(to: Any, script: str, keys: Any, *args: Any) -> Any:
+        nonlocal written
+        answer = await run_script(to, script, keys, *args)
+        while script == redis_protocol.STORE_VAULT and not run._has_done:
+            await anyio.lowlevel.checkpoint()
+        if script in (redis_protocol.APPEND, redis_protocol.END):
+            values = VaultReader(to, run._journal.key)
+            await values.read()
+            assert values.vault is not None
+            for data in (each for each in args if isinstance(each, bytes)):
+                written += 1
+                try:
+                    restored(values.vault, data)
+                except LookupError as error:
+                    refused.append(error)
+        return answer
+
+    def find() -> str:
+        """Find the next address."""
+        return f"{next(numbers)}@example.org"
+
+    numbers = itertools.count()
+    calls = [[NativeToolCall(id, "find", {}, id)] for id in ("c1", "c2", "c3")]
+    text = TextOptions(vault=Vault([rules.email()]))
+    async with Runs(RedisStore(server.url, prefix=prefix)) as runs:
+        run = await runs.start(chat(ScriptedModel([*calls, "Found."]), ASK, tools=[find], text=text), owner="ann")
+        monkeypatch.setattr(redis_server.RedisServer, "run_script", slow)
+        await run.wait()
+    assert written > 10
+    assert not refused
 
 
 def writes_values(patch: pytest.MonkeyPatch) -> None:
