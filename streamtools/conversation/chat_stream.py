@@ -183,7 +183,7 @@ class Chat(ToolStream):
         self._steps_left = max_steps
         if continue_from is not None:
             options["run_id"] = continue_from.id
-            options.get("text", DEFAULT_TEXT).load_vault(continue_from)
+            options["text"] = options.get("text", DEFAULT_TEXT).for_run(continue_from)
         super().__init__(events(()), tools=self._registry if tools is not None else None, **options)
         self._guards = self._run.steps.guards
         turns = [message for message in history if isinstance(message, Assistant)]

@@ -202,7 +202,7 @@ class RewrittenExchange(Exchange):
         self._host = host
         self._watch = watch
         self._is_long_request = request_size > IN_THREAD
-        self._vault = None if settings.vault is None else settings.vault.empty()
+        self._vault = None if settings.vault is None else settings.vault.copy()
         if self._vault is not None:
             history = hide(self._vault, request.history)
             request = request._replace(history=history, options=with_texts(request.options, self._vault.replace))
@@ -388,7 +388,7 @@ class Rewrite(Settings):
       text.
 
     The client gets a malformed call as an error, or with `on_malformed="text"` as text. `api` names the kind of server.
-    `text_rules` apply to the text of every answer. An empty copy of the `vault` replaces the values in each request,
+    `text_rules` apply to the text of every answer. A copy of the `vault` replaces the values in each request,
     and restores them in the answer. If the upstream fails, the `fallbacks` get the request in order.
     `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These
     three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.

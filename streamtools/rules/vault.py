@@ -11,15 +11,12 @@ import copy
 import json
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from os.path import commonprefix
 from typing import Any, TypeAlias
 
 from streamtools.errors import check_function, check_methods, check_word
 from streamtools.logs import Logger
-from streamtools.rules.automaton import Automaton
 from streamtools.rules.matcher import Match, Matcher, shown
 from streamtools.rules.rule import Rule, check_rules
 
@@ -33,10 +30,11 @@ _TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
 _ENTITIES = {"<": "(?:<|&lt;)", ">": "(?:>|&gt;)"}
+_ESCAPES = re.compile(r'(?:\\+(?:u[0-9a-fA-F]{4}|["/bfnrt]))+')  # of JSON, also of JSON in a JSON string
 QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
 _MAX_CACHED = 1000
-_LONGEST = 1000  # longer values are not searched inside of other values, because that would take long
+_BEFORE_WORD, _AFTER_WORD = re.compile(r"(?<!\w)"), re.compile(r"s?(?!\w)")  # a word may have an `s` at its end
 
 
 class Vault:
@@ -83,6 +81,7 @@ class Vault:
         self._finders = dict(finders or {})
         self.placeholder = placeholder
         self._template = template.groups()
+        self._find = lru_cache(_MAX_CACHED)(self._find_in)  # copies share it
         self._given = [*(rule.name for rule in self._rules), *self._finders]
         for kind in self._given:
             if not _KIND.fullmatch(kind) or _key(kind) in ("", QUOTED):
@@ -97,8 +96,6 @@ class Vault:
         self._values: dict[str, list[str]] = {key: [] for key in self._kinds}
         self._placeholders: dict[str, str] = {}  # maps each value to its placeholder
         self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
-        self._spellings: Matcher | None = None  # finds the spellings; None if it must be created
-        self._found: dict[str, list[tuple[int, int, str]]] = {}  # the results of `_search`
         self._warn = lru_cache(_MAX_CACHED)(partial(log.warning, "unknown_placeholder"))  # once for each placeholder
         self._lock = threading.RLock()  # held while values are found and replaced
         self._form = self._read_form(*self._template)
@@ -113,18 +110,20 @@ class Vault:
         """The values of the conversation, as JSON data. Store it with the history of the conversation."""
         return {"values": {self._kinds[key]: list(values) for key, values in self._values.items() if values}}
 
-    def empty(self) -> Vault:
-        """Return a vault with the same rules, finders and options, but without values."""
+    def copy(self, state: Mapping[str, Any] | None = None) -> Vault:
+        """Return a vault with the same rules, finders and options, and with the values of `state` or of this vault."""
         vault = copy.copy(self)
-        vault.load({"values": {}})
+        vault.load(state or self.state)
         return vault
 
     # The way to the model.
 
     def learn(self, text: str) -> str:
         """Find the values in `text`, so that `replace` also replaces them in other texts. Return `text`."""
+        values, _ = self._find(text)
         with self._lock:
-            self._search(text)
+            for key, value in values:
+                self._add(key, value)
         return text
 
     def replace(self, text: str, *, from_model: bool = False, only_known: bool = False) -> str:
@@ -134,20 +133,11 @@ class Vault:
         is a placeholder that the model wrote, and does not change. With `only_known`, no rule or finder searches for
         new values.
         """
+        spans = [] if only_known else [*self._find(self.learn(text))[1]]
         with self._lock:
-            spans = list(_spans(Matcher([self._shape]), text) if only_known else self._search(text))
-            if self._spellings is None and self._written:
-                spellings = Rule(name="spellings", what=[_pattern(spelling) for spelling in self._written])
-                self._spellings = Matcher([spellings], Automaton([spellings.searched]))
-                self._sorted = sorted(spelling for spelling in self._written if 1 < len(spelling) <= _LONGEST)
-            if self._spellings is not None:
-                for begin, end, _ in _spans(self._spellings, text):
-                    known = text[begin:end]
-                    spans.append((begin, end, self._written.get(known) or self._written[known[:-1]]))
-                for begin, end, key in spans:  # a value may begin in a match and end after it; the list grows
-                    stop = max((self._end_of_value(text, at) for at in range(begin + 1, end)), default=0)
-                    if stop > end:
-                        spans.append((end - 1, stop, key))
+            spans += _spans(Matcher([self._shape]), text)
+            for searched in {text, _masked(text)}:
+                spans += self._known(searched)
             pieces: list[str] = []
             at = 0
             for begin, end, key in _joined(spans):
@@ -157,34 +147,36 @@ class Vault:
                 at = end
             return "".join([*pieces, text[at:]])
 
-    def _end_of_value(self, text: str, begin: int) -> int:
-        """Return the end of the longest known value that begins at `begin`; 0 if there is none."""
-        rest, place = text[begin : begin + _LONGEST], len(self._sorted)
-        while place := bisect_right(self._sorted, rest, 0, place):
-            value = self._sorted[place - 1]
-            if rest.startswith(value):
-                return begin + len(value)
-            rest = commonprefix([rest, value])  # noqa: RUF071 - it compares characters
-        return 0
+    def _known(self, text: str) -> Iterable[tuple[int, int, str]]:
+        """Yield the begin, the end and the kind of each known value in `text`, also of values that overlap."""
+        for spelling, key in self._written.items():
+            is_word, begin = spelling.isascii() and spelling.isalpha(), text.find(spelling)
+            while begin >= 0:
+                end = begin + len(spelling)
+                if not is_word:
+                    yield begin, end, key
+                elif _BEFORE_WORD.match(text, begin) and (found := _AFTER_WORD.match(text, end)):
+                    yield begin, found.end(), key
+                begin = text.find(spelling, begin + 1)
 
-    def _search(self, text: str) -> list[tuple[int, int, str]]:
-        """Return the begin, the end and the kind of each match of the rules in `text`. Add all values in it."""
-        found = self._found.get(text)
-        if found is None:
-            for kind, finder in self._finders.items():
-                found_values = finder(text)
-                if isinstance(found_values, str) or not all(isinstance(value, str) for value in found_values):
-                    raise TypeError(f"finders[{kind!r}] must return a list of texts")
-                for value in found_values:
-                    if len(value) > 1:
-                        self._add(_key(kind), value)
-            if len(self._found) >= _MAX_CACHED:
-                self._found.clear()
-            found = self._found[text] = list(_spans(Matcher([*self._rules, self._shape]), text))
-            for begin, end, key in found:
-                if key != QUOTED:
-                    self._add(key, text[begin:end])
-        return found
+    def _find_in(self, text: str) -> tuple[list[tuple[str, str]], list[tuple[int, int, str]]]:
+        """Return the kind and the text of each value, and the begin, the end and the kind of each match of the rules.
+
+        Escapes of JSON are decoded, so that no value begins with a part of an escape.
+        """
+        decoded, masked = text, _masked(text)
+        if masked != text:
+            decoded = _ESCAPES.sub(lambda found: json.loads('"' + re.sub(r"\\+", r"\\", found[0]) + '"'), text)
+            decoded = decoded.encode(errors="replace").decode()  # half a surrogate pair becomes "?"
+        values: list[tuple[str, str]] = []
+        for kind, finder in self._finders.items():
+            found_values = finder(decoded)
+            if isinstance(found_values, str) or not all(isinstance(value, str) for value in found_values):
+                raise TypeError(f"finders[{kind!r}] must return a list of texts")
+            values += [(_key(kind), value) for value in found_values if len(value) > 1]
+        matches = list(_spans(Matcher(self._rules), masked))
+        decoded_matches = matches if decoded == text else _spans(Matcher(self._rules), decoded)
+        return values + [(key, decoded[begin:end]) for begin, end, key in decoded_matches], matches
 
     def _add(self, key: str, value: str) -> str:
         """Return the placeholder of a value. Create it if the value is new."""
@@ -198,7 +190,6 @@ class Vault:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
                 for spelling in (value, *in_json, value.replace("@", "%40")):
                     self._written.setdefault(spelling, key)
-                self._spellings = None
         return placeholder
 
     # The way back.
@@ -254,11 +245,9 @@ def _key(kind: str) -> str:
     return re.sub("[^a-z]", "", kind.lower()).rstrip("s")
 
 
-def _pattern(spelling: str) -> str | re.Pattern[str]:
-    """Return the pattern for a spelling of a value. A word of ASCII letters may have an `s` at its end."""
-    if not (spelling.isascii() and spelling.isalpha()):
-        return spelling
-    return re.compile(rf"(?<!\w){spelling}s?(?!\w)")
+def _masked(text: str) -> str:
+    """Return `text` with spaces instead of the escapes of JSON, because no value begins or ends inside an escape."""
+    return _ESCAPES.sub(lambda found: " " * len(found[0]), text) if '"' in text else text
 
 
 def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:

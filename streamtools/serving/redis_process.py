@@ -170,7 +170,6 @@ class RedisProcess:
             for run in runs:
                 if run.needs_check:
                     await self._reclaim(run)
-                await self.write_vault(run)
             await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
             async with anyio.create_task_group() as group:
                 for run in runs:
@@ -179,11 +178,11 @@ class RedisProcess:
         finally:
             self._dirty |= {run.key: run for run in runs if run.is_dirty}
 
-    async def write_vault(self, run: LeasedRun) -> None:
+    async def _write_vault(self, run: LeasedRun) -> None:
         """Store the values of the vault of a run, if there are new ones."""
         if run.vault is not None and (state := run.vault.state) != run.stored_state:
-            keys, data = self.server.keys.of_run(run.key), self._settings.cipher.encrypt(dump(run.vault))
-            await self.server.run_script(scripts.STORE_VAULT, (keys.meta, keys.vault), run.token, data)
+            data = self._settings.cipher.encrypt(dump(run.vault))
+            await self.server.run_script(scripts.STORE, (run.meta_key,), run.token, "vault", data, "vault")
             run.stored_state = state
 
     async def _append(self, batches: list[tuple[LeasedRun, list[tuple[int, bytes]]]]) -> None:
@@ -191,7 +190,7 @@ class RedisProcess:
             return
         names, args = list[str](), list[Word]()
         for run, batch in batches:
-            await self.write_vault(run)  # a batch may have values that are newer than the last written state
+            await self._write_vault(run)
             names += self.server.keys.of_run(run.key)[:2]
             args += (run.token, batch[0][0], int(run.may_have_gap), len(batch), *(data for _, data in batch))
         replies = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
@@ -200,7 +199,7 @@ class RedisProcess:
 
     async def _write_end(self, run: LeasedRun) -> None:
         assert run.final is not None
-        await self.write_vault(run)
+        await self._write_vault(run)
         seq, done, result = run.final
         last = await self.server.run_script(
             scripts.END,
@@ -215,8 +214,8 @@ class RedisProcess:
     async def _release(self, run: LeasedRun) -> None:
         """End the lease of a run, so that another process can claim the run. Stop the run in this process."""
         keys = self.server.keys
-        log, meta, _, vault = keys.of_run(run.key)
-        names = (log, meta, vault, keys.running, keys.released)
+        log, meta, _ = keys.of_run(run.key)
+        names = (log, meta, keys.running, keys.released)
         await self.server.run_script(scripts.RELEASE, names, run.token, milliseconds(self._settings.keep), run.key)
         self.remove_run(run)
         run.fence()
@@ -380,7 +379,7 @@ class RedisProcess:
             known = [(run.token, run.written) for run in runs]  # the state before the renewal
             lease_until = anyio.current_time() + self._settings.lease
             for run in runs:
-                names += self.server.keys.of_run(run.key)[:3]
+                names += self.server.keys.of_run(run.key)
                 args += (run.token, run.key)
             replies = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
             for run, (token, written), (last, is_read) in zip(runs, known, replies, strict=True):

@@ -45,17 +45,15 @@ from streamtools.serving.run import chain_of
 
 
 class RunKeys(NamedTuple):
-    """The Redis keys of one run: a stream of events, a hash, a key that exists while other processes read the run, and
-    the values of its vault.
+    """The Redis keys of one run: a stream of events, a hash, and a key that exists while other processes read the run.
 
     The fields of `meta` are `token`, `claim_seq`, `crashes`, `conversation`, `note`, `copied`, `trace`, `stop` (if a
-    user has stopped the run), `decision:<call id>`, and `ended`.
+    user has stopped the run), `decision:<call id>`, `vault` (the values of the vault), and `ended`.
     """
 
     log: str
     meta: str
     readers: str
-    vault: str
 
 
 class OwnerKeys(NamedTuple):
@@ -89,7 +87,7 @@ class Keys:
     def of_run(self, key: str) -> RunKeys:
         """Return the keys of the run with this `log_key`."""
         stem = f"{self._prefix}:{{{key}}}:"
-        return RunKeys(stem + "log", stem + "meta", stem + "readers", stem + "vault")
+        return RunKeys(stem + "log", stem + "meta", stem + "readers")
 
     def of_owner(self, owner: str) -> OwnerKeys:
         stem = f"{self._prefix}:{{{log_key(owner, '')}}}:"
@@ -99,13 +97,12 @@ class Keys:
         """Return the keys that the scripts BEGIN, CLAIM and END use for a run.
 
         The first keys are `running` and the keys of the user. The log and the meta of the run follow, and the log and
-        the meta of each run that it continues. The keys of the vaults of all these runs are last.
+        the meta of each run that it continues.
         """
         names = [self.running, *self.of_owner(owner)]
-        runs = [self.of_run(log_key(owner, each)) for each in reversed(chain_of(run_id))]
-        for run in runs:
-            names += run[:2]
-        return names + [run.vault for run in runs]
+        for each in reversed(chain_of(run_id)):
+            names += self.of_run(log_key(owner, each))[:2]
+        return names
 
 
 class RunState(NamedTuple):
@@ -248,21 +245,18 @@ STORE = """
 local meta, token, field, value = KEYS[1], unpack(ARGV)
 local stored = redis.call('HGET', meta, 'token')
 if not stored or token ~= '' and token ~= stored then return {} end
-if value ~= '' then redis.call('HSETNX', meta, field, value) end
+if value ~= '' then redis.call(field == 'vault' and 'HSET' or 'HSETNX', meta, field, value) end
 return redis.call('HMGET', meta, unpack(ARGV, 4))
 """
 """Stores a field of a run, if the run does not have it and the value is not `''`. Returns the requested fields.
+
+The field `vault` replaces an earlier value.
 
 If the run is unknown, or a passed token is not the token of the run, the script stores and returns nothing.
 
 `KEYS`: meta of the run. `ARGV`: token or `''`, the name of the field, its value or `''`, and the names of the fields to
 return.
 """
-
-STORE_VAULT = """
-if redis.call('HGET', KEYS[1], 'token') == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2], 'KEEPTTL') end
-"""
-"""Stores the values of the vault of a run. `KEYS`: meta, vault. `ARGV`: token, the values."""
 
 RENEW = (
     _NOW
@@ -339,20 +333,19 @@ run id, and the current epoch if the calling process drives the run, otherwise `
 RELEASE = (
     _NOW
     + """
-local log, meta, vault, running, released = unpack(KEYS)
+local log, meta, running, released = unpack(KEYS)
 local token, keep, key = unpack(ARGV)
 if redis.call('HGET', meta, 'token') ~= token then return end
 redis.call('HSET', meta, 'token', string.match(token, '^%d+:'))
 redis.call('ZADD', running, now, key)
 redis.call('PEXPIRE', log, keep)
 redis.call('PEXPIRE', meta, keep)
-redis.call('PEXPIRE', vault, keep)
 redis.call('XADD', released, 'MAXLEN', '~', 1000, '*', 'key', key)
 """
 )
 """Hands a run over: ends its lease, and tells all processes that they can claim it.
 
-`KEYS`: log, meta, vault, running, released. `ARGV`: token, milliseconds until the keys expire, key of the run.
+`KEYS`: log, meta, running, released. `ARGV`: token, milliseconds until the keys expire, key of the run.
 """
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"

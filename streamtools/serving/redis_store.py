@@ -46,7 +46,7 @@ from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import read_run
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run, chain_of
-from streamtools.serving.stored_vault import VaultReader
+from streamtools.serving.stored_vault import VaultReader, dump
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is_ending, missing_events, unknown_calls
 from streamtools.stream.reading import Startable, awaited, close
@@ -218,6 +218,7 @@ class RedisStore(Checked):
         leased.vault = run._vault
         args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
         args += [run.conversation or "", "note", leased.hide(json.dumps(run.note).encode()), "copied", run._copied]
+        args += [] if leased.vault is None else ["vault", self._settings.cipher.encrypt(dump(leased.vault))]
         status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
@@ -225,8 +226,6 @@ class RedisStore(Checked):
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         if status == b"full":
             raise TooManyRuns(f"This owner has reached max_per_owner={max_per_owner}. Wait for the end of a run.")
-        with suppress(Exception):  # otherwise, it is written with the first event
-            await process.write_vault(leased)
         process.add_run(leased)
         self._bind_lease(run, process, leased)
 

@@ -102,7 +102,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """Writes the events. A Redis store replaces it before `_drive`."""
         self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
-        self._vault = getattr(stream, "_vault", None)
+        self._vault = getattr(stream, "vault", None)
         """The `Vault` of the stream, or None."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
@@ -397,7 +397,7 @@ class Run(AsyncOnly, Checked, Decidable):
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
         self._trace = getattr(events, "_trace", "")
-        self._vault = getattr(events, "_vault", self._vault)
+        self._vault = getattr(events, "vault", self._vault)
         if (vault := self._vault) is not None:  # for the exception of the stream
             HIDE.set(lambda text: vault.replace(text, from_model=True))
         self._journal.begin()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from streamtools.calls import ToolChoice
@@ -65,7 +65,7 @@ class TextOptions(Checked):
       and its remaining calls do not run.
     - `history`: the text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"`
       is the text after the rules. With a `vault`, it is always the text after the rules.
-    - `vault`: the `Vault` of the conversation, which restores values in text, reasoning, arguments and typed answers. A
+    - `vault`: a `Vault`, copied for each stream. It restores values in text, reasoning, arguments and typed answers. A
       `chat` also replaces the values in its requests. `rules` that change text then also apply to each value. There are
       no `call-delta` events.
     """
@@ -82,12 +82,15 @@ class TextOptions(Checked):
         check_methods("vault", self.vault, "a rules.Vault", "replace", optional=True)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
-    def load_vault(self, earlier: LostRun | None) -> None:
-        """Load the values of an earlier process of the run. Raises ValueError if only that process had a vault."""
-        if earlier is not None and earlier.vault is not None:
-            if self.vault is None:
-                raise ValueError("The run has a vault: write text=TextOptions(vault=…), with the rules of that vault.")
-            self.vault.load(earlier.vault.state)
+    def for_run(self, earlier: LostRun | None = None) -> TextOptions:
+        """Return the options with a copy of the vault, with the values of an earlier process of the run, if any.
+
+        Raises ValueError if only that process had a vault.
+        """
+        state = None if earlier is None or earlier.vault is None else earlier.vault.state
+        if state is not None and self.vault is None:
+            raise ValueError("The run has a vault: write text=TextOptions(vault=…), with the rules of that vault.")
+        return self if self.vault is None else replace(self, vault=self.vault.copy(state))
 
 
 @dataclass(frozen=True)

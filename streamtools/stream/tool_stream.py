@@ -155,9 +155,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         typed_answer = OutputOptions.of(output)
         self._is_typed = typed_answer.type is not None
         log: LostRun | None = getattr(resume, "_next_log", None)  # `Runs` sets it
-        text.load_vault(log)
-        self._vault = text.vault
-        """The vault of `text`, or None."""
+        text = text.for_run(log)
+        self.vault = text.vault
+        """The copy of the vault of `text` that has the values of this stream. None without a vault."""
         registry = ToolRegistry.of(tools if tools is not None else ())
         choice = parse_choice(tool_choice)
         check_choice(choice, registry.names, eager=runner.execute == "eager")

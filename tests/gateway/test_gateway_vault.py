@@ -108,7 +108,7 @@ def test_the_upstream_sees_placeholders_and_the_client_values(client: str) -> No
                     assert (seen.text.rstrip(), seen.reasoning) == (SHOWN, f"{BO}?")
                     assert [(name, arguments) for _, name, arguments in seen.calls] == [("send", ARGUMENTS)]
                     assert seen.error is None
-    assert VAULT.state == {"values": {}}  # each request has an empty copy
+    assert VAULT.state == {"values": {}}  # each request has a copy
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -135,7 +135,7 @@ def test_a_conversation_keeps_its_placeholders(client: str) -> None:
 
 def test_only_a_live_prefix_is_pending() -> None:
     """As in the rule. The encoder also buffers white space."""
-    vault = VAULT.empty()
+    vault = VAULT.copy()
     vault.replace(f"{ANN} {BO} {CY}")
     matcher = Matcher([vault.rule()])
     begun = begin("openai", asked("openai"), mode="native", vault=VAULT)
@@ -249,14 +249,14 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "options are sent unchanged": lambda patch: patch.setattr(exchange, "with_texts", lambda value, change: value),
     "arguments have placeholders": lambda patch: patch.setattr(answer, "with_texts", lambda value, change: value),
     "text has placeholders": lambda patch: patch.setattr(Vault, "value_of", lambda vault, placeholder: placeholder),
-    "values of earlier requests are kept": lambda patch: patch.setattr(Vault, "empty", lambda vault: vault),
+    "values of earlier requests are kept": lambda patch: patch.setattr(Vault, "copy", lambda vault: vault),
 }
 
 
 @together("plant", FAULTS.values(), ids=[*FAULTS])
 def test_planted_faults_are_caught(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "VAULT", VAULT.empty())
+        patch.setitem(globals(), "VAULT", VAULT.copy())
         plant(patch)
         with pytest.raises(AssertionError):
             test_the_upstream_sees_placeholders_and_the_client_values("anthropic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -67,6 +67,24 @@ def test_no_value_remains(several: list[str], placeholder: str) -> None:
             outside = re.sub(r"<[A-Z]+_\d+>|\[\[[A-Z]+:\d+\]\]|⟦[A-Z]+_\d+⟧", "0", replaced)
             assert not [value for value in values if value.isalpha() and re.search(rf"\b{value}\b", outside)]
             assert not [value for value in values if not value.isalpha() and value in outside]
+
+
+in_json = st.lists(
+    st.sampled_from(["ann@example.org", "bo@example.com", "Ann", *'\n\t"/<é\U0001f600', " ", "x"]), max_size=9
+)
+
+
+@given(in_json.map("".join), st.booleans(), st.booleans())
+def test_values_are_found_in_json(text: str, is_ascii: bool, is_nested: bool) -> None:
+    """Next to escapes, also if JSON contains JSON text. Each value has its usual placeholder."""
+    vault = new_vault()
+    written = json.dumps({"a": text}, ensure_ascii=is_ascii).replace("<", "\\u003c" if is_ascii else "<")
+    written = json.dumps(written, ensure_ascii=is_ascii) if is_nested else written
+    sent = vault.replace(written)
+
+    assert vault.restore(sent) == written
+    assert json.loads(json.loads(sent) if is_nested else sent)["a"] == vault.replace(text)
+    assert {"email", "person"}.issuperset(vault.state["values"])
 
 
 KINDS = ("EMAIL", "PHONE", "PERSON", "QUOTED")
@@ -249,10 +267,24 @@ def overlaps(patch: pytest.MonkeyPatch) -> None:
 
 def ignores_overlaps(patch: pytest.MonkeyPatch) -> None:
     """Do not search for values inside of other values."""
-    patch.setattr(Vault, "_end_of_value", lambda vault, text, begin: 0)
+    known = Vault._known
+
+    def apart(vault: Vault, text: str) -> Iterator[tuple[int, int, str]]:
+        last = 0
+        for begin, end, key in sorted(known(vault, text)):
+            if begin >= last:
+                yield begin, end, key
+                last = end
+
+    patch.setattr(Vault, "_known", apart)
 
 
-FAULTS = [forgets_the_escape, takes_a_backslash, overlaps, ignores_overlaps]
+def reads_escapes(patch: pytest.MonkeyPatch) -> None:
+    """Read the escapes of JSON as letters."""
+    patch.setattr(vault_module, "_masked", lambda text: text)
+
+
+FAULTS = [forgets_the_escape, takes_a_backslash, overlaps, ignores_overlaps, reads_escapes]
 
 
 @pytest.mark.parametrize("plant", FAULTS)
@@ -268,6 +300,7 @@ def test_a_planted_fault_is_caught(
             assert restored(vault, list(vault.replace(text))) == text
         assert vault.replace("x ann@example.org") == "<OTHER_2>"
         assert Vault(state={"values": {"name": ["Ann Lee", "Lee Ek"]}}).replace("Ann Lee Ek") == "<NAME_3>"
+        assert Vault([rules.email()]).replace('"\\nann@example.org"') == '"\\n<EMAIL_1>"'
 
     check()
     plant(monkeypatch)

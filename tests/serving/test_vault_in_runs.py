@@ -157,12 +157,12 @@ async def test_a_run_that_is_taken_over(server: RedisServer, prefix: str, most: 
         assert events == [event async for event in again.attach()] == [event async for event in run.attach()]
         kept = await stored(server, prefix)
         assert "<EMAIL_2>" in str(kept)
-        assert 1 == sum(name.endswith(":vault") for name in kept)
+        assert 1 == sum("b'vault'" in data for data in kept.values())
         assert not [name for name, data in kept.items() if has_value(data)]
         assert all(ANN in json.dumps([lost.note, *(event.to_json() for event in lost.events)]) for lost in site.losses)
         desk.check()
         await there.forget(run.id, owner="ann")
-        assert not [name for name in await stored(server, prefix) if name.endswith(("vault", "log", "meta"))]
+        assert not [name for name in await stored(server, prefix) if name.endswith(("log", "meta"))]
 
 
 async def test_a_chat_without_a_vault_does_not_continue_the_run() -> None:
@@ -283,7 +283,7 @@ async def test_values_are_stored_before_the_events_that_need_them(
     async def slow(to: Any, script: str, keys: Any, *args: Any) -> Any:
         nonlocal written
         answer = await run_script(to, script, keys, *args)
-        while script == redis_protocol.STORE_VAULT and not run._has_done:
+        while script == redis_protocol.STORE and "vault" in args and not run._has_done:
             await anyio.lowlevel.checkpoint()
         if script in (redis_protocol.APPEND, redis_protocol.END):
             values = VaultReader(to, run._journal.key)
@@ -340,7 +340,7 @@ def writes_outcomes(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
     """Let the next process start with an empty vault."""
-    patch.setattr(TextOptions, "load_vault", lambda options, earlier: None)
+    patch.setattr(TextOptions, "for_run", lambda options, earlier=None: options)
 
 
 @pytest.mark.servers
