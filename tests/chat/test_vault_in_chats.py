@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -193,7 +194,8 @@ async def test_the_next_chat_uses_the_stored_state() -> None:
     vault = Vault([rules.email()])
     first = chat(models.ScriptedModel(["I know <EMAIL_2>."]), ASK, text=TextOptions(vault=vault))
     await first
-    stored: dict[str, Any] = json.loads(json.dumps(vault.state))
+    assert first.vault is not None
+    stored: dict[str, Any] = json.loads(json.dumps(first.vault.state))
     model = models.ScriptedModel(["Yes, <EMAIL_1>."])
     second = chat(
         model,
@@ -204,6 +206,26 @@ async def test_the_next_chat_uses_the_stored_state() -> None:
     assert (await second).text == f"Yes, {BO}."
     assert "I know <EMAIL_2>." in asked(model)
     assert "Is it <EMAIL_2>?" in asked(model)
+
+
+async def test_chats_that_share_a_vault_do_not_share_values() -> None:
+    """Also if they run at the same time. A value that the application has given is in all."""
+    vault = Vault([rules.email()])
+    vault.learn(BO)
+    users = [f"Bo is {BO}, and I am {ANN}.", "Who is <EMAIL_2>?", "I am cy@example.net."]
+    answers = ["<EMAIL_1> <EMAIL_2>", "<EMAIL_1> <EMAIL_2> <QUOTED_1>", "<EMAIL_1> <EMAIL_2>"]
+    streams = [
+        chat(models.ScriptedModel([answer]), [{"role": "user", "content": user}], text=TextOptions(vault=vault))
+        for user, answer in zip(users, answers, strict=True)
+    ]
+    async with anyio.create_task_group() as group:
+        for stream in streams:
+            group.start_soon(stream._read_all)
+
+    shown = [f"{BO} {ANN}", f"{BO} <EMAIL_2> <EMAIL_2>", f"{BO} cy@example.net"]
+    assert [stream.result.text for stream in streams] == shown
+    assert vault.state == {"values": {"email": [BO]}}
+    assert [sum(map(len, stream.vault.state["values"].values())) for stream in streams if stream.vault] == [2, 2, 2]
 
 
 async def test_roles_and_tools_can_be_skipped() -> None:
@@ -440,6 +462,12 @@ def sends_values(patch: pytest.MonkeyPatch) -> None:
 def runs_tools_with_placeholders(patch: pytest.MonkeyPatch) -> None:
     """Restore nothing in calls."""
     patch.setattr(ArgumentRules, "show_call", lambda rules, call: call)
+
+
+async def test_a_shared_vault_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Vault, "copy", lambda vault, state=None: vault)
+    with pytest.raises(AssertionError):
+        await test_chats_that_share_a_vault_do_not_share_values()
 
 
 @pytest.mark.parametrize("native", [True, False])
