@@ -302,7 +302,7 @@ async def test_values_are_stored_before_the_events_that_need_them(
         return f"{next(numbers)}@example.org"
 
     numbers = itertools.count()
-    calls = [[NativeToolCall(id, "find", {}, id)] for id in ("c1", "c2", "c3")]
+    calls = [[NativeToolCall("find", {}, id, id)] for id in ("c1", "c2", "c3")]
     text = TextOptions(vault=Vault([rules.email()]))
     async with Runs(RedisStore(server.url, prefix=prefix)) as runs:
         run = await runs.start(chat(ScriptedModel([*calls, "Found."]), ASK, tools=[find], text=text), owner="ann")
