@@ -265,7 +265,7 @@ class Chat(ToolStream):
 
     @property
     def history(self) -> list[Message]:
-        """The messages of the conversation. Another chat can continue the conversation from them.
+        """The messages of the conversation, for the next `chat`. `messages(format)` writes them for a provider.
 
         Calls that have not run have no result while the run is active, after it has finished, and while it waits for a
         decision (`suspension`). After any other end, each of these calls gets a result that says that it did not run.
@@ -276,7 +276,7 @@ class Chat(ToolStream):
         return pair_results(history, None if continues else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[Any]:
-        """Return the history in the format of a provider. See `write_messages` for the formats and errors."""
+        """Return `history` for a provider, such as `"openai"`. See `write_messages` for the formats and errors."""
         return write_messages(self.history, format, dialects=self._writer.dialects)
 
     # One request.

@@ -109,14 +109,14 @@ class Attachment(AsyncOnly):
     """An asynchronous iterator over the events of a run, up to `done`. As a context manager, it detaches at the end.
 
     A reader does not affect the run: it may stop reading, raise an exception, read slowly or be garbage-collected. If a
-    read is cancelled, no event is lost: the next read returns the same event. `position` is the `seq` of the last event
-    that was read. Pass it to `Run.attach` to continue with another attachment. Reading raises the exceptions of the
-    log, and `RunNotFound` for a run that is no longer kept.
+    read is cancelled, no event is lost: the next read returns the same event. Reading raises the exceptions of the log,
+    and `RunNotFound` for a run that is no longer kept.
     """
 
     def __init__(self, journal: Journal, after: int, on_detach: Callable[[Attachment], None]) -> None:
         check_kind("after", after, int)
         self.position = after
+        """The `seq` of the last event that was read. `run.attach(position)` reads the events after it."""
         self.shared_frames = journal.shared_frames
         self._pace = journal.pace
         self._pace.set_rate(id(self), None)

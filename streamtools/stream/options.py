@@ -130,7 +130,8 @@ class StreamOptions(TypedDict, total=False):
     """The options that `ToolStream` and `chat` share. Annotates `**options` that a function passes to one of them.
 
     - `dialects`: the notations of calls in text that are read: a name, a list of names, `"auto"`, or `()` for none.
-    - `native_tool_calls`: True if the model makes native calls, False if not, and None if that is unknown.
+    - `native_tool_calls`: True if calls arrive in the provider's field for calls. Text is then never a call. False if
+      the model writes calls into its text. None if unknown: both are read.
     - `tool_choice`: `"auto"`, `"none"`, `"required"` or the name of a tool. It is checked before a call runs.
     - `output`: the type of the answer, such as a pydantic model or a JSON schema, or an `OutputOptions`.
     - `guards`: the `Guards` that limit the run, or a `GuardTracker` that several streams share.

@@ -46,7 +46,7 @@ class TurnResult:
     model: str | None = None
     """The model of the last response."""
     output: Any = None
-    """The typed answer; None if there is no valid answer."""
+    """The validated typed answer; None if there is none. While the answer arrives, read `output` of the stream."""
     steps: list[Step] = field(default_factory=list, repr=False)
     """The steps of the run: for each, the turn of the model and the results of its calls."""
     resumed: list[ToolCall] = field(default_factory=list, repr=False)

@@ -95,8 +95,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,
     events report the calls, and the calls stay `pending`. `tool_choice` is checked after the turn is complete, before a
-    call runs. `native_tool_calls` is True if the model makes native calls, False if not, and None if that is unknown.
-    `guards` limits the run. Streams that share a `GuardTracker` share these limits.
+    call runs. `native_tool_calls` is True if calls arrive in the provider's field for calls, and text is never a call.
+    It is False if the model writes calls into its text, and None if this is unknown. `guards` limits the run. Streams
+    that share a `GuardTracker` share these limits.
 
     `output` is the type of the answer (a pydantic model, a dataclass, a TypedDict, a JSON schema) or an
     `OutputOptions`. The other options are in objects: `parser` for reading text, `runner` for running tools,
@@ -239,10 +240,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     @property
     def output(self) -> Any:
-        """The part of the typed answer that has arrived, as plain data that is not validated.
-
-        When the answer is complete and valid, `result.output` is the validated instance.
-        """
+        """The typed answer while it arrives: plain data, not validated. `result.output` is the validated one."""
         self._collector.collect()
         return self._run.collector.draft.value
 

@@ -179,13 +179,6 @@ def test_every_block_is_tested() -> None:
     assert len(SECTIONS) == len({block.section for block in run})
 
 
-def test_the_first_program_has_17_lines() -> None:
-    """Blank lines are not counted."""
-    program = next(block for block in BLOCKS if block.section == "A program, and what it prints")
-
-    assert 17 == len([line for line in program.text.splitlines() if line])
-
-
 @pytest.mark.parametrize("block", [block for block in BLOCKS if "text" in block.notes], ids=lambda block: block.heading)
 def test_the_quoted_recording_is_exact(block: Block) -> None:
     adapter = sources.adapter("openai")

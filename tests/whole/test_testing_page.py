@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from streamtools.events import Done, Executed, Start, Text, UIEvent
-from streamtools.recording import shipped
-from streamtools.recording.event_replay import replay
-from streamtools.testing import assert_events
 from tests.support.testing_page import BLOCKS, COMMANDS, SET_UP, provider, write_project
 
 pytest_plugins = ["pytester"]
@@ -37,21 +33,3 @@ def test_every_block_of_code_is_run() -> None:
     assert all("file" in block.notes for block in BLOCKS if block.language == "python")
     assert ["pytest --record-streams=once", "pytest --inline-snapshot=create", "pytest"] == COMMANDS
     assert ['source .venv/bin/activate && pip install -e ".[web,test]" fastapi'] == SET_UP
-
-
-@pytest.mark.anyio
-async def test_the_message_of_the_page_is_exact() -> None:
-
-    async def get_weather(city: str) -> dict[str, str]:
-        return {"message": f"18 °C in {city}"}
-
-    events: list[UIEvent] = await replay(shipped()["tilde-call"], tools=[get_weather])
-    (shown,) = [block for block in BLOCKS if block.language == "text"]
-
-    with pytest.raises(AssertionError) as caught:
-        assert_events(
-            events,
-            [Start, ..., Text("I will look up the weather in Rome.\n\n"), ..., Done("finished", "stop", "stop", [])],
-        )
-    assert any(isinstance(event, Executed) for event in events)
-    assert shown.text == f"{caught.value}\n"

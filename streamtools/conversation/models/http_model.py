@@ -325,8 +325,9 @@ class HTTPModel(Checked, ABC):
     - `client` is an asynchronous client of httpx or httpx2, or any object with the same `stream` method. The model
       never closes `client`. If `client` is None, each request creates its own client.
     - `headers` are sent with each request. They replace headers of the same name that the model sets.
-    - `native_tool_calls` says whether the model makes native calls. The default is True if `base_url` belongs to a
-      company whose models all make native calls. Otherwise the default is None, which means unknown.
+    - `native_tool_calls`: True if the server returns calls in its field for calls. Text is then never a call. False if
+      it does not: a chat then teaches the model to write calls into its text. None if unknown: both are read. The
+      default is True if `base_url` belongs to a company whose models all make native calls. Otherwise it is None.
     - `timeout` is a `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits.
     - `retries` is the maximum number of times that a failed request is sent again. After a byte of a successful answer
       has arrived, the request is not sent again.

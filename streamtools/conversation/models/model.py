@@ -69,7 +69,7 @@ class Model(Protocol):
 
     @property
     def native_tool_calls(self) -> bool | None:
-        """Whether the model makes native calls; None if unknown."""
+        """True if calls arrive in the provider's field for calls, False if in the text, None if unknown."""
 
     def body(self, ask: Ask) -> Body:
         """Return the body of the request. Has no side effects."""
