@@ -185,6 +185,7 @@ class Chat(ToolStream):
             options["run_id"] = continue_from.id
             options["text"] = options.get("text", DEFAULT_TEXT).for_run(continue_from)
         super().__init__(events(()), tools=self._registry if tools is not None else None, **options)
+        self._is_unread = False  # if an exception follows, no warning does
         self._guards = self._run.steps.guards
         turns = [message for message in history if isinstance(message, Assistant)]
         self._run.machine.reserve(call for turn in turns for call in turn.calls)
@@ -197,6 +198,7 @@ class Chat(ToolStream):
             self._continue_from(self._run.logged, 0 if continue_from is None else continue_from.copied)
         elif options.get("resume") is None:
             self._source, self._source_was_read = self._next_answer(), False
+        self._is_unread = True
 
     def _continue_from(self, logged: LoggedRun, copied: int) -> None:
         """Continue a run from its log: finish its open step, or send its next request."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.errors import check_word, checked
+from streamtools.errors import AsyncOnly, check_word, checked
 from streamtools.history import ag_ui_messages as ag_ui
 from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
@@ -73,8 +73,9 @@ def read_messages(
     `Results` message if the turn before has no open call for it. With `client=True`, also for an empty list, and for a
     user message without content. The error contains the index of the message, from 0.
     """
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")
+    if isinstance(messages, str | bytes | Mapping | AsyncOnly) or not isinstance(messages, Iterable):
+        advice = "" if isinstance(messages, str | bytes | Mapping) else "; to continue a chat, pass its `history`"
+        raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}{advice}")
     listed = list(messages)
     if client and not listed:
         raise ValueError("the client sent no message")

@@ -19,7 +19,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from streamtools.errors import Checked, check_number
+from streamtools.errors import Checked, check_methods, check_number
 from streamtools.events import UIEvent
 from streamtools.logs import Logger
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
@@ -104,6 +104,7 @@ class EventStreamResponse(Checked, Response):
         check_seconds("keep_alive", keep_alive)
         check_seconds("send_timeout", send_timeout)
         check_number("max_rate", max_rate, optional=True)
+        check_methods("headers", headers, 'a dict, such as {"X-Run": run.id}', "items", optional=True)
         self._encoder = encoder
         self._reads_position = after is None and encoder.resumable
         if after is None or not encoder.resumable:

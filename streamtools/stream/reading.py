@@ -19,6 +19,7 @@ import anyio.lowlevel
 from streamtools.errors import check_methods, described, has_methods
 from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
+from streamtools.stream.result import TurnResult
 from streamtools.tools.cancellation import is_failure, is_stray
 
 log = Logger(__name__)
@@ -88,6 +89,7 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
     kind = "a run or a stream, such as chat(…), which a function returns, or yields with @asynccontextmanager"
+    kind += " (without `await`)" if isinstance(stream, TurnResult) else ""
     check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 from streamtools import history as histories
 from streamtools.calls import ToolCall
@@ -53,6 +53,13 @@ class TurnResult:
     """The calls of an earlier run that this run resumed. `outcomes` holds their outcomes."""
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
     """The dialects in which results of calls in text are written."""
+
+    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+
+        def __getattr__(self, name: str) -> Never:
+            known = ", ".join(self.__dataclass_fields__)
+            message = f"{type(self).__name__!r} object has no attribute {name!r}; it has {known}"
+            raise AttributeError(message, name=name, obj=self)
 
     def messages(
         self,

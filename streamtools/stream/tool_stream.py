@@ -118,6 +118,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     source, and `DecisionRefused` for a decision that does not fit a waiting call.
     """
 
+    _is_unread = False  # True after the constructor, until the stream is entered or closed
+
     def __init__(
         self,
         source: EventSource,
@@ -137,7 +139,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         **unknown: Never,
     ) -> None:
         check_names("ToolStream()", unknown, ("tools", *StreamOptions.__annotations__), HOMES)
-        if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
+        if isinstance(source, AsyncOnly) or not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             advice = "make one with `streamtools.sources`, such as sources.openai(response)"
             raise UnreadableSource(f"source must be a source, got {type(source).__name__}: {advice}")
         check_kind("parser", parser, ParserOptions)
@@ -224,6 +226,12 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the background task; None before entering
         self._tasks: TaskGroup | None = None  # runs the background task
         self._finished: anyio.Event | None = None  # set after the run has ended and the source is closed
+        self._is_unread = True
+
+    def __del__(self) -> None:
+        if self._is_unread:
+            advice = "pass it to asgi.event_stream_response or asgi.send_events, or write `await stream`"
+            log.warning("stream_not_read", run_id=self.run_id, advice=advice)
 
     @property
     def run_id(self) -> str:
@@ -371,6 +379,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             raise ClosedError(
                 "a stream can be entered only once: pass it on without `async with`, and make a new one for each run"
             )
+        self._is_unread = False
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
@@ -408,6 +417,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     async def aclose(self) -> None:
         """Stop the tools, close the response, and wait for both. The remaining events can still be read."""
+        self._is_unread = False
         if self._scope is None or self._finished is None:
             self._buffer.close()
             await self._source.aclose()

@@ -10,7 +10,6 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 import anyio
@@ -47,12 +46,16 @@ def check_url(server: object) -> None:
     Raises ValueError for a text that is not such a URL, TypeError for an object that is neither a text nor a Redis
     client, and ImportError if redis-py is not installed.
     """
-    if not isinstance(server, str | RedisClient) and not hasattr(server, "connection_pool"):
-        raise TypeError(f"Expected the URL of a Redis server or a redis.asyncio.Redis, got {described(server)}.")
+    if isinstance(server, RedisClient):
+        return
+    with require_packages("the Redis client"):
+        from redis.asyncio import Redis
+    if not isinstance(server, str | Redis):
+        module = f"{type(server).__module__}." if hasattr(server, "connection_pool") else ""
+        expected = "the URL of a Redis server or a redis.asyncio.Redis"
+        raise TypeError(f"Expected {expected}, got {module}{described(server)}.")
     if isinstance(server, str) and not server.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError(f"write the URL of the Redis server, such as 'redis://localhost:6379', got {server!r}")
-    with require_packages("the Redis client"):
-        import_module("redis.asyncio")
 
 
 @asynccontextmanager
@@ -60,18 +63,16 @@ async def open_client(url_or_client: object) -> AsyncIterator[RedisClient]:
     """Yield a client for a URL (`redis://…`, `rediss://…`, `unix://…`) or for a `redis.asyncio.Redis`.
 
     A `RedisClient` is yielded unchanged. This function sends no command. Raises RuntimeError if the event loop is not
-    asyncio, and TypeError for any other object.
+    asyncio, and the exceptions of `check_url`.
     """
     if isinstance(url_or_client, RedisClient):
         yield url_or_client
         return
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
         raise RuntimeError("redis-py runs on asyncio only. On trio, use a store without Redis.")
-    from redis.asyncio import Redis  # an optional dependency, which `check_url` has found
+    from redis.asyncio import Redis
 
-    client = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
-    if not isinstance(client, Redis):
-        raise TypeError(f"Expected a URL or a redis.asyncio.Redis, got {type(client)!r}.")
+    client: Any = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
     opened = RedisClient(client.connection_pool)
     try:
         yield opened

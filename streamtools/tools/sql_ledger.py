@@ -378,6 +378,8 @@ class SQLiteLedger(SQLLedger):
         if path != _IN_MEMORY:
             if not Path(path).parent.is_dir():
                 raise FileNotFoundError(f"make the folder of the ledger first: {Path(path).parent} does not exist")
+            if Path(path).is_dir():
+                raise IsADirectoryError(f"write the path of a file, such as calls.sqlite: {path} is a folder")
             Path(path).touch(0o600)
         self._connection = _open(path)
 

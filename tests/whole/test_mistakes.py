@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import re
@@ -185,6 +186,15 @@ WRITTEN = {
     "Limits(cals=3)": "TypeError: Limits() has no parameter 'cals'; did you mean 'calls'?",
     'OpenAIChat("m", temprature=1)': "TypeError: has no parameter 'temprature'; did you mean 'temperature'?",
     "RedisStore(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
+    "chat(LOCAL, LOCAL_CHAT)": "ValueError: got Chat; to continue a chat, pass its `history`",
+    "asgi.event_stream_response(TurnResult())": "TypeError: got TurnResult: (without `await`)",
+    "TurnResult().final_output": "AttributeError: no attribute 'final_output'; it has text, reasoning, calls,",
+    'OpenAIChat("m", api_key=5)': "TypeError: api_key must be a str, got int",
+    'OpenAIChat("m", base_url=httpx.URL("http://x"))': "TypeError: base_url must be a str, got URL",
+    'OpenAIChat("m", response_format=Completion, api_key="")._request(Ask(()))': "TypeError: one of the options resp",
+    'SQLiteLedger(".")': "IsADirectoryError: write the path of a file: . is a folder",
+    'asgi.event_stream_response(LOCAL_CHAT, headers=["a"])': "TypeError: headers must be a dict, such as {",
+    "ToolStream(LOCAL_CHAT)": "UnreadableSource: source must be a source, got Chat: make one with",
     "RedisLedger(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
     'RedisStore("localhost:6379")': "ValueError: such as 'redis://localhost:6379', got 'localhost:6379'",
     'OpenAIChat("m", base_ulr="http://x/v1")': "TypeError: has no parameter 'base_ulr'; did you mean 'base_url'?",
@@ -426,9 +436,9 @@ async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> N
     """Correct uses are not."""
 
     def logged() -> str:
-        text = " ".join(record.getMessage().partition(" ")[0] for record in caplog.records)
+        names = [record.getMessage().partition(" ")[0] for record in caplog.records]
         caplog.clear()
-        return text
+        return " ".join(name for name in names if name != "stream_not_read")
 
     def use(answers: list[Any], **options: Any) -> Any:
         return chat(ScriptedModel(answers, native_tool_calls=options.pop("native", None)), QUESTION, **options)
@@ -495,6 +505,39 @@ async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
             assert 0 == runs.running
 
 
+async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A stream that was closed, refused by `Runs` or not constructed is not."""
+    model = ScriptedModel(["Hello."] * 9)
+    makers: list[Callable[[], Any]] = [lambda: chat(model, QUESTION), lambda: ToolStream(sources.text("a"))]
+    for make in makers:
+        await make()
+        await make().aclose()
+        async with make() as events:
+            assert events.run_id
+        async with Runs(max_running=1) as runs:
+            run = await runs.start(make(), owner="ann")
+            with pytest.raises(TypeError):
+                await runs.start(make(), owner=3)  # type: ignore[arg-type]
+            await run.wait()
+        gc.collect()
+        assert "stream_not_read" not in caplog.text
+        make()
+        gc.collect()
+        (record,) = caplog.records
+        assert "advice='pass it to asgi.event_stream_response or" in record.getMessage()
+        caplog.clear()
+    with pytest.raises(ValueError, match="the messages do not end with the calls"):
+        chat(
+            model,
+            QUESTION,
+            resume=WAITING,
+            tools=[tool(name="pay")(lambda: 1)],
+            runner=RunnerOptions(ledger=MemoryLedger()),
+        )
+    gc.collect()
+    assert "stream_not_read" not in caplog.text
+
+
 async def test_an_awaited_chat_returns_its_result() -> None:
     """It is awaited in its block and again. Exceptions of the model are raised."""
     async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
@@ -519,14 +562,13 @@ async def test_a_response_that_was_read_before_arrives_at_the_end(caplog: pytest
 def test_an_empty_message_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The record has its position. The request is sent."""
     chat(ScriptedModel(["Yes?"]), [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": ""}])
-    assert not caplog.records
+    assert "empty_message" not in caplog.text
     contents: list[Any] = ["", [], None]
     for content in contents:
         caplog.clear()
         said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
         chat(ScriptedModel(["Yes?"]), [*said, {"role": "user", "content": content}])
-        (record,) = caplog.records
-        assert "empty_message messages=[2]" in record.getMessage()
+        assert "empty_message messages=[2]" in caplog.records[0].getMessage()
 
 
 def test_parameters_without_a_type_are_logged(caplog: pytest.LogCaptureFixture) -> None:

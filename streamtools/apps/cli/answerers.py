@@ -104,7 +104,7 @@ class ModelAnswerer(Answerer):
         self._paths: deque[Path] = deque()
         try:
             self._model = make_client(args)
-            self._chat([User("Hello")], self._model)
+            self._chat([User("Hello")], self._model)._is_unread = False  # it only checks the options
         except (ValueError, ImportError, httpx.InvalidURL) as error:  # wrong URLs, keys or options, or missing packages
             raise CommandError(str(error)) from error
         self.label = f"{args.model} at {redact_url(self._model.url)}"

@@ -373,6 +373,9 @@ class HTTPModel(Checked, ABC):
         """
         check_body_fields(type(self), options)
         check_kind("the name of the model", model, str)
+        check_kind("base_url", base_url, str, optional=True)
+        if not callable(api_key):
+            check_kind("api_key", api_key, str, optional=True)
         check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream", optional=True)
         check_methods("headers", headers, 'a dict, such as {"X-Title": "app"}', "keys", optional=True)
         if hasattr(client, "__enter__"):
@@ -434,6 +437,9 @@ class HTTPModel(Checked, ABC):
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a string contains half of a surrogate pair
             content = json.dumps(body).encode()
+        except TypeError as error:
+            names = ", ".join({**self.options, **ask.options})
+            raise TypeError(f"one of the options {names} is not JSON: {error}") from None
         return ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries)
 
     def _path(self) -> str:
