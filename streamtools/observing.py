@@ -16,15 +16,6 @@ from typing import Any, Protocol
 from streamtools.calls import ToolCall
 
 
-class Redactor(Protocol):
-    """The part of `StreamMachine` that telemetry uses.
-
-    `without_matches` returns data without the text that rules remove.
-    """
-
-    def without_matches(self, value: Any) -> Any: ...
-
-
 class ObservedRun(Protocol):
     """One observed run.
 
@@ -76,10 +67,11 @@ class ObservedRun(Protocol):
 class Observer(Protocol):
     """Observes all runs of the process."""
 
-    def begin(self, run_id: str, machine: Redactor, resumed: str) -> ObservedRun:
+    def begin(self, run_id: str, clean: Callable[[Any], Any], resumed: str) -> ObservedRun:
         """Return the observed run for a run that starts.
 
-        `resumed` is the `trace` of the earlier run that this run resumes, or empty.
+        `clean` returns JSON-like data without the text that rules remove, and without the values of a vault. `resumed`
+        is the `trace` of the earlier run that this run resumes, or empty.
         """
 
     def report(self, name: str, value: float) -> None:
@@ -98,10 +90,10 @@ def install(observer: Observer | None) -> None:
     _Installed.observer = observer
 
 
-def begin(run_id: str, machine: Redactor, resumed: str = "") -> ObservedRun | None:
-    """Return the observed run for a run that starts. Returns None if no observer is installed."""
+def begin(run_id: str, clean: Callable[[Any], Any], resumed: str = "") -> ObservedRun | None:
+    """Return the observed run for a run that starts; see `Observer.begin`. Returns None if no observer is installed."""
     observer = _Installed.observer
-    return None if observer is None else observer.begin(run_id, machine, resumed)
+    return None if observer is None else observer.begin(run_id, clean, resumed)
 
 
 def observed_run() -> ObservedRun | None:

@@ -202,24 +202,20 @@ class ClientAnswer:
         return call if arguments is call.arguments else msgspec.structs.replace(call, arguments=arguments)
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
-        """Return the events that end the answer. `pending` contains only calls that the client gets."""
+        """Return the events that end the answer. `pending` contains only calls that the client gets.
+
+        A malformed call may cause an error. A truncated call is always reported. A call with any other fault is
+        reported only if the client sees neither that call nor a valid one. Only the first error is sent.
+        """
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
         done = msgspec.structs.replace(done, pending=pending)
-        if done.reason == "failed" or done.finish_reason in _CUT:
-            return (done,)
-        return (*self._malformed_call_error(bool(pending)), done)
-
-    def _malformed_call_error(self, has_calls: bool) -> Iterable[events.UIEvent]:
-        """Return an error for the first malformed call that the client must know about.
-
-        A truncated call is always reported. A call with any other fault is reported only if the client sees neither
-        that call nor a valid one.
-        """
-        for error in self._malformed:
+        is_cut = done.reason == "failed" or done.finish_reason in _CUT
+        for error in () if is_cut else self._malformed:
             shown = self._request.client != "anthropic" and error.call_id in self._named
-            if error.code is Code.TRUNCATED or not (shown or has_calls):
-                return (events.Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
-        return ()
+            if error.code is Code.TRUNCATED or not (shown or pending):
+                message = f"the model wrote a call that cannot be read: {error.message}"
+                return (events.Error(error.code, message), done)
+        return (done,)
 
 
 def write_refusal(client: Client, status: int, body: bytes) -> bytes:

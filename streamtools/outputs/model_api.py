@@ -24,7 +24,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from streamtools import events
-from streamtools.calls import NATIVE, ToolCall
+from streamtools.calls import NATIVE
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.outputs.sse import StreamEncoder, closed_error
@@ -95,7 +95,10 @@ class CompletionEncoder(StreamEncoder, ABC):
             case events.CallDelta(call_id, text) if call_id in self._indexes:
                 return self._add_arguments(call_id, text)
             case events.Call(call):
-                return self._add_call(call)
+                if call.dialect != NATIVE:
+                    self._space.record_call()
+                if self._streams_calls:
+                    return self._complete_call(call.id, call.name, compact(call.arguments))
             case events.Executing():
                 self._runs_tools = True
             case events.Error():
@@ -161,11 +164,6 @@ class CompletionEncoder(StreamEncoder, ABC):
         elif rest := self._withheld.get(call_id, "") if call_id in self._has_arguments else arguments:
             written = self._write_arguments(call_id, rest)
         return written + self._write_call_end(call_id)
-
-    def _add_call(self, call: ToolCall) -> bytes:
-        if call.dialect != NATIVE:
-            self._space.record_call()
-        return self._complete_call(call.id, call.name, compact(call.arguments)) if self._streams_calls else b""
 
     def _add_error(self, event: events.Error) -> bytes:
         if event.call_id is None:

@@ -183,26 +183,20 @@ class ReplayBytes:
 
     - ConnectionResetError for a recorded or injected reset.
     - TimeoutError for a recorded timeout.
-    - ConnectionResetError if the recorded reader closed the response. With `waits_after_reader_left=True`, the read
-      waits instead.
+    - ConnectionResetError if the recorded reader closed the response.
 
     At any position, a read that waits for more than `read_timeout` seconds raises TimeoutError. A blocking read that
     would wait forever raises RuntimeError.
     """
 
-    def __init__(
-        self,
-        recording: Recording | OpenExchange,
-        *,
-        waits_after_reader_left: bool = False,
-        **options: Unpack[PlaybackOptions],
-    ) -> None:
+    _waits_after_reader_left = False  # if True, a read waits where the recorded reader closed the response
+
+    def __init__(self, recording: Recording | OpenExchange, **options: Unpack[PlaybackOptions]) -> None:
         self.playback = playback = Playback(**options)
         self.recording = recording
         self.closed = False
         self.error: RecordingError | None = None
         """The error that ended the replay: the recording is invalid, or the offset of the fault was not reached."""
-        self._waits_after_reader_left = waits_after_reader_left
         chunks = recording.chunks if isinstance(recording, Recording) else recording
         self._pieces = recut(inject_fault(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None

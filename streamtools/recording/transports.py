@@ -139,7 +139,8 @@ class RecordedStream(RecordedBytes):
     """The result of `record`. It has the status and headers of the response, if there is one."""
 
     def __init__(self, stream: Any, file: ExchangeFile) -> None:
-        response = _response_of(stream)
+        candidates = (stream, getattr(stream, "response", None))
+        response: Any = next((each for each in candidates if hasattr(each, "aiter_bytes")), None)
         self.status_code: int | None = getattr(response, "status_code", None)
         self.headers: Any = getattr(response, "headers", None)
         self._file = file
@@ -165,12 +166,6 @@ class RecordedStream(RecordedBytes):
     def _end(self, error: Exception | None = None) -> None:
         super()._end(error)
         self._file.close()
-
-
-def _response_of(stream: Any) -> Any:
-    """Return `stream` or its attribute `response`, whichever has the method `aiter_bytes`. Returns None for neither."""
-    candidates = (stream, getattr(stream, "response", None))
-    return next((each for each in candidates if callable(getattr(each, "aiter_bytes", None))), None)
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
@@ -618,10 +613,12 @@ class ReplayTransport(ClientTransport):
 class _ReplayedBody(ReplayBytes):
     """The body of an open exchange for a client of `library`. It raises the exceptions of this library."""
 
+    _waits_after_reader_left = True
+
     def __init__(
         self, opened: OpenExchange, library: ModuleType, errors: list[RecordingError], options: PlaybackOptions
     ) -> None:
-        super().__init__(opened, waits_after_reader_left=True, **options)
+        super().__init__(opened, **options)
         self._library = library
         self._errors = errors
 

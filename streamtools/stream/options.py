@@ -12,7 +12,7 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.stream.text_judge import TextJudge
 from streamtools.tools.approvals import DecidedRun, Decision, Suspension
-from streamtools.tools.guards import Guards, GuardTracker
+from streamtools.tools.guards import Guards
 from streamtools.tools.runner import RunnerOptions
 from streamtools.tools.schemas import check_keywords
 from streamtools.typed import OutputType
@@ -134,7 +134,7 @@ class StreamOptions(TypedDict, total=False):
       the model writes calls into its text. None if unknown: both are read.
     - `tool_choice`: `"auto"`, `"none"`, `"required"` or the name of a tool. It is checked before a call runs.
     - `output`: the type of the answer, such as a pydantic model or a JSON schema, or an `OutputOptions`.
-    - `guards`: the `Guards` that limit the run, or a `GuardTracker` that several streams share.
+    - `guards`: the `Guards` that limit the run.
     - `resume`: the `suspension` of the run that continues, or its JSON, or a decided `Run`.
     - `run_id`: the id of the run. By default, the stream makes one.
     - `parser`: a `ParserOptions`, with the options for reading text.
@@ -147,7 +147,7 @@ class StreamOptions(TypedDict, total=False):
     native_tool_calls: bool | None
     tool_choice: ToolChoice | str | Mapping[str, Any] | None
     output: Any
-    guards: Guards | GuardTracker | None
+    guards: Guards | None
     resume: Suspension | DecidedRun | str | None
     run_id: str | None
     parser: ParserOptions

@@ -96,8 +96,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,
     events report the calls, and the calls stay `pending`. `tool_choice` is checked after the turn is complete, before a
     call runs. `native_tool_calls` is True if calls arrive in the provider's field for calls, and text is never a call.
-    It is False if the model writes calls into its text, and None if this is unknown. `guards` limits the run. Streams
-    that share a `GuardTracker` share these limits.
+    It is False if the model writes calls into its text, and None if this is unknown. `guards` limits the run.
 
     `output` is the type of the answer (a pydantic model, a dataclass, a TypedDict, a JSON schema) or an
     `OutputOptions`. The other options are in objects: `parser` for reading text, `runner` for running tools,
@@ -129,7 +128,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         native_tool_calls: bool | None = None,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         output: Any = None,
-        guards: Guards | GuardTracker | None = None,
+        guards: Guards | None = None,
         resume: Suspension | DecidedRun | str | None = None,
         run_id: str | None = None,
         parser: ParserOptions = DEFAULT_PARSER,
@@ -149,6 +148,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             raise ValueError(
                 "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
             )
+        check_kind("guards", guards, Guards, optional=True)
         check_kind("run_id", run_id, str, optional=True)
         approvals = ApprovalOptions.of(approvals)
         if isinstance(resume, DecidedRun):
@@ -183,7 +183,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             output=output_type(typed_answer.type),
             **parser_keywords(parser, text, is_typed=self._is_typed),
         )
-        tracker = GuardTracker.of(guards)
+        tracker = GuardTracker(guards)
         judge = None if text.judge is None else JudgeStage(text.judge, machine.run_id)
         argument_rules = None
         if text.rules_in_arguments:
@@ -530,7 +530,7 @@ class StreamRun:
         """
         self.buffer.open()
         resumed_trace = self._lost_trace or (self.resumed.suspension.trace if self.resumed else "")
-        observed = observing.begin(self.machine.run_id, self.machine, resumed_trace)
+        observed = observing.begin(self.machine.run_id, self.machine.without_matches, resumed_trace)
         if observed is not None:
             self.steps.trace = observed.trace
             self._observation = Observation(observed)
@@ -544,8 +544,8 @@ class StreamRun:
         `tools` is the task group of the tools. Cancelling its scope stops the run.
         """
         self._scope = tools.cancel_scope
-        if (seconds := self.steps.guards.begin(now := anyio.current_time())) is not None:
-            self._scope.deadline = now + seconds
+        if (seconds := self.steps.guards.guards.seconds) is not None:
+            self._scope.deadline = anyio.current_time() + seconds
         if self.judge is not None:
             self.judge.begin(tools, self.emit, self._refuse)
 

@@ -42,7 +42,6 @@ from streamtools.events import Call, Done, Error, Matched, Reasoning, StepEnd, T
 from streamtools.history import Assistant, Message, Results, System, TextPart, Thought
 from streamtools.json_values import writable
 from streamtools.logs import without_inputs
-from streamtools.observing import Redactor
 from streamtools.recording.redaction import scrub
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -218,8 +217,8 @@ class Instrumentation:
     agent: str | None
     content: bool
 
-    def begin(self, run_id: str, machine: Redactor, resumed: str) -> RunSpans:
-        return RunSpans(self, run_id, machine, resumed)
+    def begin(self, run_id: str, clean: Clean, resumed: str) -> RunSpans:
+        return RunSpans(self, run_id, clean, resumed)
 
     def report(self, name: str, value: float) -> None:
         self.metrics.report(name, value)
@@ -322,14 +321,14 @@ class _RequestSpan(_Outcome):
 class RunSpans(_Outcome):
     """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`.
 
-    `machine` removes the matches of text rules from attributes, and counts the buffered text. `resumed` is the
-    `traceparent` of the run that this run resumes, or empty.
+    `clean` removes the matches of text rules from attributes. `resumed` is the `traceparent` of the run that this run
+    resumes, or empty.
     """
 
-    def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:
+    def __init__(self, settings: Instrumentation, run_id: str, clean: Clean, resumed: str) -> None:
         super().__init__()
         self._settings = settings
-        self.machine = machine
+        self._clean = clean
         self._started_at = perf_counter()
         self.attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent"}
         if settings.agent:
@@ -353,7 +352,7 @@ class RunSpans(_Outcome):
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
-        self._request = _RequestSpan(self._settings, self._context, origin, source, self.machine.without_matches)
+        self._request = _RequestSpan(self._settings, self._context, origin, source, self._clean)
         self._last_model = self._request.attributes.get("gen_ai.request.model")
 
     def first_batch_received(self) -> None:
@@ -390,7 +389,7 @@ class RunSpans(_Outcome):
 
     @contextmanager
     def tool_runs(self, call: ToolCall, tool: Any) -> Iterator[Callable[[Any], None]]:
-        settings, clean = self._settings, self.machine.without_matches
+        settings, clean = self._settings, self._clean
         name = UNKNOWN_TOOL if tool is None else tool.name
         metric_attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
         attributes: dict[str, Any] = metric_attributes | {

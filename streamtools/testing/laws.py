@@ -270,7 +270,7 @@ def assert_laws(dialect: Dialect | str, *, examples: int = 100) -> None:
 
     (dialect,) = choose_dialects([dialect])
     signatures = dict(Declared(random_texts.TOOLS).signatures(parameters=True))
-    inputs = random_texts.Material(dialect, signatures, random_texts.usual_calls())
+    inputs = random_texts.Material(dialect, signatures)
     silent = [each.marker.search_pattern() for each in inputs.openers if each.kind == "result" or not each.announces]
     check = _Laws(dialect, random_texts.TOOLS, random_texts.markers(dialect, signatures), silent)
     settings = hypothesis.settings(

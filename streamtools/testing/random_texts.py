@@ -6,7 +6,7 @@ A near miss is text that looks like a call but is not. This module needs hypothe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, product
 from typing import Any, NamedTuple, TypeAlias
@@ -153,13 +153,8 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
 class Material:
     """Strategies for texts and documents in one dialect. `tools` maps tool names to their parameter names."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        tools: Mapping[str, tuple[str, ...]],
-        calls: st.SearchStrategy[tuple[str, dict[str, Any]]],
-    ) -> None:
-        self.openers = openers(dialect, dict(tools))
+    def __init__(self, dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> None:
+        self.openers = openers(dialect, tools)
         # Some calls are read only at the start of the text.
         self._at_start = any(opener.where == "start" for opener in self.openers)
         whole_markers = [
@@ -167,7 +162,7 @@ class Material:
             *(text for tag in dialect.tags for text in islice(examples(tag.parts), 3)),
             *(closing for tag in dialect.tags for closing in (*tag.closings, *tag.before)),
         ]
-        self.calls = calls.map(lambda call: CallInText(dialect.write_call(*call), *call))
+        self.calls = usual_calls().map(lambda call: CallInText(dialect.write_call(*call), *call))
         self.texts = self._texts(whole_markers)
         self.documents = self._documents()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Checked, Code, check_kind, check_number
+from streamtools.errors import Checked, Code, check_number
 from streamtools.tools.results import ToolOutcome
 
 Stop: TypeAlias = Literal[
@@ -61,8 +61,8 @@ class Guards(Checked):
 class GuardTracker:
     """Counts the calls, tokens and failures of one run and compares them with its `Guards`.
 
-    Streams that share a tracker are parts of one run. `why` is the reason that was first passed to `trip`, or None. The
-    stream itself enforces the limits of time and size, and does not record them here.
+    `why` is the reason that was first passed to `trip`, or None. The stream itself enforces the limits of time and
+    size, and does not record them here.
     """
 
     def __init__(self, guards: Guards | None = None) -> None:
@@ -74,28 +74,6 @@ class GuardTracker:
         self._calls = 0
         self._calls_of_turn = 0
         self._failed_turns = 0
-        self._began: float | None = None
-
-    @classmethod
-    def of(cls, guards: Guards | GuardTracker | None) -> GuardTracker:
-        """Return a tracker for the value of an argument `guards=`. A tracker is returned unchanged.
-
-        Raises TypeError for any other object.
-        """
-        if isinstance(guards, GuardTracker):
-            return guards
-        check_kind("guards", guards, Guards, optional=True)
-        return cls(guards)
-
-    def begin(self, now: float) -> float | None:
-        """Return the remaining seconds of the run, or None if it has no time limit.
-
-        `now` is the current time, in seconds of a monotonic clock. The time limit starts with the first call of this
-        method.
-        """
-        if self._began is None:
-            self._began = now
-        return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
 
     def trip(self, why: Stop) -> None:
         """Record that the run must stop, for the reason `why`."""

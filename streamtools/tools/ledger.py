@@ -161,6 +161,8 @@ class OwnerViews(Checked):
     """
 
     _owner = ""
+    _clock: Callable[[], float] | None = None
+    """A function that returns seconds since 1970. Tests set it. By default, times come from the place of the calls."""
 
     def __init__(self, *, lease: float, keep: float) -> None:
         check_number("lease", lease)

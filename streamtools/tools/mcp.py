@@ -56,30 +56,22 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
         async for listed in tools_listed:
             name = _valid_name(prefix, listed.name, tools)
             parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
-            declared = getattr(listed, "description", None) or "", parameters  # not validated yet
+            description = getattr(listed, "description", None) or ""
             count += 1
             try:
-                remaining -= len(to_json((name, declared)))
+                remaining -= len(to_json((name, description, parameters)))
                 if count > _MAX_TOOLS or remaining < 0:
                     log.warning("mcp_tools_left_out", tool=name, tools=_MAX_TOOLS, characters=_MAX_LENGTH)
                     break
                 if name in tools:
                     raise ValueError("the server lists this tool twice")
-                tools[name] = _make_tool(session, listed.name, name, declared, options)
+                if not isinstance(parameters, Mapping):
+                    raise TypeError("the schema that the server declares is not an object")
+                given: ToolOptions = {"description": description, **options, "name": name, "parameters": parameters}
+                tools[name] = Tool(_make_function(session, listed.name), **given)
             except (TypeError, ValueError) as error:
                 log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
     return list(tools.values())
-
-
-def _make_tool(
-    session: MCPSession, server_name: str, name: str, declared: tuple[Any, Any], options: ToolOptions
-) -> Tool:
-    """Return a tool that calls the server. Raises TypeError or ValueError if providers refuse its definition."""
-    description, parameters = declared
-    if not isinstance(parameters, Mapping):
-        raise TypeError("the schema that the server declares is not an object")
-    given: ToolOptions = {"description": description, **options, "name": name, "parameters": parameters}
-    return Tool(_make_function(session, server_name), **given)
 
 
 async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:

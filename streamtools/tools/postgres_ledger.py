@@ -47,8 +47,7 @@ class PostgresLedger(SQLLedger):
     time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `connections`
     is the maximum number of open connections. If calls are cancelled while they connect, more connections may be open
     until `connect_timeout`. A ledger must be used in one event loop only. Use it with `async with`, or call `aclose()`,
-    to close idle connections. By default, times come from the clock of the database server. The function `clock`, which
-    returns seconds since 1970, can replace this clock. The clocks of all processes must then agree.
+    to close idle connections. Times come from the clock of the database server.
 
     Raises the errors of psycopg: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError`
     from its methods if the server cannot be reached.
@@ -62,13 +61,11 @@ class PostgresLedger(SQLLedger):
         lease: float = 15.0,
         keep: float = 2_592_000,
         connections: int = 4,
-        clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(lease=lease, keep=keep)
         self._schema = schema
         self._table_prefix = '"{}".'.format(schema.replace('"', '""'))
         self._lock_rows, self._skip_locked = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
-        self._clock = clock
         self._options = _DEFAULTS | psycopg.conninfo.conninfo_to_dict(conninfo)
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections

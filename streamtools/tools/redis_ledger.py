@@ -7,7 +7,6 @@ Times are stored with 17 digits, because Lua would round them by default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -120,10 +119,9 @@ class RedisLedger(ledger.OwnerViews):
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The memory of the server limits the number of
-    entries. The server must not evict entries: use the policy `noeviction`. By default, times come from the clock of
-    the server. The function `clock`, which returns seconds since 1970, can replace this clock. The clocks of all
-    processes must then agree. `cipher` encrypts the calls and their outcomes, like `vault_cipher` of a `RedisStore`.
-    All processes need the same one.
+    entries. The server must not evict entries: use the policy `noeviction`. Times come from the clock of the server.
+    `cipher` encrypts the calls and their outcomes, like `vault_cipher` of a `RedisStore`. All processes need the same
+    one.
 
     Raises the errors of the client, and ClosedError if the ledger is not open. Opening it raises ValueError if the
     server is a cluster.
@@ -136,7 +134,6 @@ class RedisLedger(ledger.OwnerViews):
         prefix: str = "streamtools",
         lease: float = 15.0,
         keep: float = 2_592_000,
-        clock: Callable[[], float] | None = None,
         cipher: Cipher | None = None,
     ) -> None:
         check_url(url_or_client)
@@ -145,7 +142,6 @@ class RedisLedger(ledger.OwnerViews):
         self._url_or_client = url_or_client
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
-        self._clock = clock
         self._cipher = cipher or Unencrypted()
         self._clients: list[RedisClient] = []  # one client while open, else none; shared with the views of owners
         self._stack = AsyncExitStack()

@@ -357,23 +357,14 @@ class SQLiteLedger(SQLLedger):
     """A call ledger in the SQLite file `path`. The processes of one machine can share the file.
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
-    time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `clock`
-    returns seconds since 1970. The clocks of all processes must agree.
+    time in seconds that an entry is kept after its call has ended. The number of entries is not limited.
 
     The file holds the arguments and results of tools. A new file can be read only by the system user that created it.
     Raises OSError if the file cannot be created, and sqlite3.Error if it is not a database or not writable.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        lease: float = 15.0,
-        keep: float = 2_592_000,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, lease: float = 15.0, keep: float = 2_592_000) -> None:
         super().__init__(lease=lease, keep=keep)
-        self._clock = clock
         self._lock = threading.Lock()
         if path != _IN_MEMORY:
             if not Path(path).parent.is_dir():
@@ -389,7 +380,7 @@ class SQLiteLedger(SQLLedger):
             self._connection.close()
 
     def _now(self, db: Any) -> float:
-        return self._clock()
+        return time.time() if self._clock is None else self._clock()
 
     async def _run(self, work: Callable[[Any], T], *, read_only: bool = False, undoable: bool = False) -> T:
         is_cancelled = False
@@ -426,18 +417,11 @@ class MemoryLedger(SQLiteLedger):
     the kept calls belong to one owner, a user of the application. If kept calls reach one of these limits, the ledger
     refuses new calls. If about `size` waiting runs are stored, the oldest are deleted.
 
-    `keep` is the time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
+    `keep` is the time in seconds that an entry is kept after its call has ended.
     """
 
-    def __init__(
-        self,
-        size: int = 10_000,
-        *,
-        per_owner: int = 1_000,
-        keep: float = 604_800,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(_IN_MEMORY, lease=math.inf, keep=keep, clock=clock)  # all holders are in this process
+    def __init__(self, size: int = 10_000, *, per_owner: int = 1_000, keep: float = 604_800) -> None:
+        super().__init__(_IN_MEMORY, lease=math.inf, keep=keep)  # all holders are in this process
         self._size = self._max_runs = size
         self._per_owner = per_owner
         self._connection.executescript(_INDEXES)

@@ -22,6 +22,7 @@ from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
 from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
 from tests.support.approvals import ANN, Bank, EndedRun, calls, run_chat
+from tests.support.patching import with_clock
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +87,7 @@ async def test_only_an_owner_over_the_limit_is_refused() -> None:
 async def test_a_full_ledger_refuses_and_names_its_limit() -> None:
     """It has room again when a suspension has expired."""
     now = [0.0]
-    ledger = MemoryLedger(1, clock=lambda: now[0])
+    ledger = with_clock(MemoryLedger(1), lambda: now[0])
     await ledger.begin("run", CALL, Claim(until=100))
     with pytest.raises(CallRefused, match=r"the ledger already holds 1 calls; raise `size`"):
         await ledger.begin("run_2", CALL)
@@ -102,7 +103,7 @@ async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
     """The cost is the number of instructions of SQLite's virtual machine."""
 
     async def cost(size: int) -> int:
-        ledger = MemoryLedger(size, clock=lambda: 0.0)
+        ledger = with_clock(MemoryLedger(size), lambda: 0.0)
         for number in range(size // 2):
             await ledger.begin(f"run_{number}", CALL)
             await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).with_result())

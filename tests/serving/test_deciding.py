@@ -29,6 +29,7 @@ from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedge
 from streamtools.tools.approvals import parse_decision
 from streamtools.tools.redis_client import open_client
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.patching import with_clock
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
 
@@ -61,7 +62,8 @@ class Site:
         if self.url is not None and self.url.startswith("postgres"):
             self.opened.append(PostgresLedger(self.url, schema=self.path.name, lease=self.lease))
             return self.opened[-1]
-        return SQLiteLedger(self.path / "calls.sqlite", lease=self.lease, clock=lambda: time.time() + self.later)
+        ledger = SQLiteLedger(self.path / "calls.sqlite", lease=self.lease)
+        return with_clock(ledger, lambda: time.time() + self.later)
 
     def resume(self, run: Run) -> Chat:  # it may be asynchronous, too
         return self.chat(self.model(), run.history, resume=run)

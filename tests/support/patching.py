@@ -29,3 +29,9 @@ def after(patch: pytest.MonkeyPatch, owner: Any, name: str, then: Callable[..., 
         return result
 
     patch.setattr(owner, name, changed)
+
+
+def with_clock(ledger: Any, clock: Callable[[], float]) -> Any:
+    """Return a ledger of this package, which reads `clock` from now on. It returns seconds since 1970."""
+    ledger._clock = clock
+    return ledger

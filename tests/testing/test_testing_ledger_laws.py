@@ -18,6 +18,7 @@ from streamtools.json_values import write_json
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import NO_LEASE, call_key
 from tests.support.cases import together
+from tests.support.patching import with_clock
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +120,7 @@ FAULTS: list[tuple[type[MemoryLedger], str]] = [
 async def test_a_planted_fault_breaks_the_expected_law(kind: type[MemoryLedger], law: str) -> None:
     @asynccontextmanager
     async def make(clock: Callable[[], float]) -> AsyncIterator[Any]:
-        yield kind(clock=clock)
+        yield with_clock(kind(), clock)
 
     with pytest.raises(AssertionError, match=law):
         await assert_ledger_laws(make)

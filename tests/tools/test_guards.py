@@ -145,23 +145,6 @@ async def test_eager_calls_are_limited_too() -> None:
     assert ["null", "this call was not run"] == [message["content"] for message in stream.result.messages()[1:]]
 
 
-async def test_streams_that_share_a_tracker_are_one_run() -> None:
-    """Counts and time continue from the previous stream."""
-    watch = GuardTracker(Guards(calls=3, repeated_calls=None, seconds=60))
-    assert (await run(*texts(SAME, SAME), STOP, guards=watch))[0][-1] == "done finished: stop (None)"
-    told, _ = await run(*texts(SAME, SAME), STOP, guards=watch)
-    assert told == ["executed c1: 0", "done stopped: call_limit (None), pending c2"]
-    assert watch.why == "call_limit"
-    assert GuardTracker.of(watch) is watch
-
-
-def test_the_time_of_a_tracker_begins_once() -> None:
-    """The remaining time is never negative. Without a limit it is None."""
-    watch = GuardTracker(Guards(seconds=2.0))
-    assert [watch.begin(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
-    assert GuardTracker().begin(10.0) is None
-
-
 @pytest.mark.parametrize(
     "bound", [{"calls": 0}, {"seconds": -math.inf}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
 )

@@ -29,6 +29,7 @@ from streamtools.tools import Approve, CallLedger, Claim, MemoryLedger, Postgres
 from streamtools.tools.approvals import Question, Suspension
 from streamtools.tools.ledger import NO_LEASE, Entry
 from tests.support.cases import cases
+from tests.support.patching import with_clock
 from tests.support.postgres import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.stories import story
@@ -50,21 +51,21 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
     async def make(clock: Callable[[], float]) -> AsyncIterator[CallLedger]:
         match request.param:
             case "memory":
-                yield MemoryLedger(clock=clock)
+                yield with_clock(MemoryLedger(), clock)
             case "file":
-                file = SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite", clock=clock)
+                file = with_clock(SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite"), clock)
                 yield file
                 file.close()
                 file.close()
             case "redis":
                 server: RedisServer = request.getfixturevalue("redis")
-                async with RedisLedger(server.url, prefix=f"{request.node.name} {next(numbers)}", clock=clock) as redis:
-                    yield redis
+                async with RedisLedger(server.url, prefix=f"{request.node.name} {next(numbers)}") as redis:
+                    yield with_clock(redis, clock)
             case _:
                 postgres: PostgresServer = request.getfixturevalue("postgres")
                 schema = f"{request.node.name} {next(numbers)}"
-                async with PostgresLedger(postgres.url, schema=schema, clock=clock) as ledger:
-                    yield ledger
+                async with PostgresLedger(postgres.url, schema=schema) as ledger:
+                    yield with_clock(ledger, clock)
 
     return make
 

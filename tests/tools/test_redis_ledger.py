@@ -20,6 +20,7 @@ from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.ledger import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client
 from tests.support.log_laws import assert_log_laws
+from tests.support.patching import with_clock
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script
 
@@ -71,7 +72,7 @@ async def test_calls_of_a_run_of_another_process_do_not_start(client: Any) -> No
 async def test_all_keys_of_an_ended_call_expire(client: Any) -> None:
     """Neither the call nor its index entries remain."""
     times = iter((0.0, 0.0, 9.0))
-    async with RedisLedger(client, keep=5, clock=lambda: next(times)) as ledger:
+    async with with_clock(RedisLedger(client, keep=5), lambda: next(times)) as ledger:
         await ledger.begin("run_1", CALL, Claim(holder="h", until=0))
         await ledger.hold("run_1", CALL, "h", 0)
         assert await ledger.begin("run_2", CALL) is None
@@ -115,5 +116,5 @@ async def test_laws_on_valkey() -> None:
     numbers = itertools.count()
 
     with RedisServer(valkey=True) as server:
-        await assert_ledger_laws(lambda clock: RedisLedger(server.url, prefix=str(next(numbers)), clock=clock))
+        await assert_ledger_laws(lambda clock: with_clock(RedisLedger(server.url, prefix=str(next(numbers))), clock))
         await assert_log_laws(lambda: redis_log(server.url, str(next(numbers))))

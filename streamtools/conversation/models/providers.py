@@ -330,8 +330,8 @@ class BedrockConverse(HTTPModel):
 
     The default of `region` is the region in the model's ARN, else `AWS_REGION`, else `AWS_DEFAULT_REGION`.
     `credentials` are credentials of botocore, or any object with the method `get_frozen_credentials`. If they are None,
-    botocore finds credentials. Without `base_url`, the default of `native_tool_calls` is True. The other parameters are
-    those of `HTTPModel`.
+    botocore finds credentials. Without `base_url`, the default of `native_tool_calls` is True. `options` are the other
+    parameters of `HTTPModel`, and options of the request.
 
     The name of a model is its id, or the ARN of an inference profile. The URL path contains the name with the same
     escapes that botocore uses, because the signature covers the path.
@@ -346,27 +346,18 @@ class BedrockConverse(HTTPModel):
     _default_base_url = ""  # empty, because the base URL depends on the region
     key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        region: str | None = None,
-        credentials: Any = None,
-        base_url: str | None = None,
-        native_tool_calls: bool | None = None,
-        **other_parameters: Any,
-    ) -> None:
+    def __init__(self, model: str, *, region: str | None = None, credentials: Any = None, **options: Any) -> None:
         """Raise ValueError if neither a region nor `base_url` is known. Also raises the errors of `HTTPModel`."""
         arn_region = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
         default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         self._region = region or arn_region or default_region or ""
-        if not self._region and base_url is None:
-            raise ValueError("The region is not known. Pass `region=`, or set AWS_REGION.")
-        if native_tool_calls is None and base_url is None:
-            native_tool_calls = True
-        if base_url is None:
-            base_url = f"https://bedrock-runtime.{self._region}.amazonaws.com"
-        super().__init__(model, base_url=base_url, native_tool_calls=native_tool_calls, **other_parameters)
+        if options.get("base_url") is None:
+            if not self._region:
+                raise ValueError("The region is not known. Pass `region=`, or set AWS_REGION.")
+            options["base_url"] = f"https://bedrock-runtime.{self._region}.amazonaws.com"
+            if options.get("native_tool_calls") is None:
+                options["native_tool_calls"] = True
+        super().__init__(model, **options)
         self._credentials = credentials
 
     def body(self, ask: Ask) -> Body:
