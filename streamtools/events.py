@@ -182,8 +182,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     def __post_init__(self) -> None:
         is_json = isinstance(self.arguments, dict | list | str | int | float | None)
         if not (is_json and isinstance(self.name, str | None) and isinstance(self.key, str)):
-            example = 'such as NativeToolCall("get_weather", {"city": "Paris"})'
-            raise TypeError(f"NativeToolCall takes name, arguments, {example}, got {self!r}")
+            raise TypeError(f'NativeToolCall takes name, arguments, such as NativeToolCall("pay", {{}}), got {self!r}')
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):

@@ -240,7 +240,7 @@ WRITTEN = {
     'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
     'ScriptedModel("abc")': "TypeError: a list of answers, such as ['abc'], got 'abc'",
     "ScriptedModel()": "TypeError: answers must be a list of answers, such as ['Hello!'], got None",
-    'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("get_weather", {"city":',
+    'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("pay", {}), got',
     "NativeToolCall(print, {})": "TypeError: NativeToolCall takes name, arguments",
     'NativeToolCall("f", REQUEST)': "TypeError: NativeToolCall takes name, arguments",
     'Runs("redis://a")': "TypeError: store must be a MemoryEventLog() or a RedisStore(url), got str",
