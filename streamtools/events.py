@@ -153,7 +153,7 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A complete native call, such as `NativeToolCall("get_weather", {"city": "Paris"})`.
+    """A complete native call. Tests write `NativeToolCall("get_weather", {"city": "Paris"})`.
 
     - `arguments` is JSON text or an object. If it is None, the deltas of the call contain the arguments.
     - `key` joins the call to its `tool-call-start` and its deltas. A call without these needs no key.
