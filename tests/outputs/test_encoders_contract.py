@@ -256,16 +256,6 @@ def test_a_resumable_body_continues_after_any_event() -> None:
                             assert f"id: {event.seq}" in written.decode().split("\n")
 
 
-@pytest.mark.parametrize("name", outputs.FORMATS)
-def test_encoders_are_made_by_name(name: str) -> None:
-    """A name, a function and an encoder each give an encoder."""
-    made = make_encoder(name)
-
-    assert type(made) is type(make_encoder(outputs.FORMATS[name]))
-    assert made is make_encoder(made)
-    assert made is not make_encoder(name)
-
-
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])
 def test_an_answer_without_events_has_failed(name: str) -> None:
     """The body of a run that never started reports a failure."""

@@ -42,13 +42,6 @@ def test_events_survive_encoding(name: str) -> None:
     assert all(b"\nid: %d\n" % event.seq in body for event, body in zip(RUNS[name], written, strict=True))
 
 
-def test_half_a_surrogate_pair_is_replaced() -> None:
-    """It becomes U+FFFD, as in `to_json`."""
-    encoder = outputs.native(framing="ndjson")
-
-    assert Text("a\ud83d").to_json() + "\n" == encoder.encode(Text("a\ud83d")).decode()
-
-
 def test_event_types_can_be_excluded() -> None:
     """`done` cannot be excluded, because it ends the body."""
     encoder = outputs.native(exclude={"text"})

@@ -89,11 +89,6 @@ def test_json_is_one_event(value: Any) -> None:
         assert whole(value) == json.loads(frame.data)
 
 
-def test_an_event_has_these_bytes() -> None:
-    """Lines end with LF."""
-    assert b"data: [1]\n\n" == encode_json([1])
-
-
 def test_raw_line_ends_in_strings_are_escaped() -> None:
     """Every possible line separator is escaped."""
     assert rb'["a\rb\nc\u2028d\u2029e\u0085f\u0000g\th"]' == to_json(["a\rb\nc\u2028d\u2029e\x85f\x00g\th"])

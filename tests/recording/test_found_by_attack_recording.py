@@ -12,7 +12,7 @@ import pytest
 
 from streamtools.errors import RecordingError
 from streamtools.recording import ReplayTransport
-from streamtools.recording.redaction import Scrubber, describe_request, encode_secrets, redact_request, scrub
+from streamtools.recording.redaction import Scrubber, describe_request, encode_secrets, redact_request
 
 KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
 END = '{"at":1,"end":"end"}\n'
@@ -46,13 +46,6 @@ def test_a_secret_does_not_hide_a_key_in_pieces() -> None:
     clean = scrubber.feed(data) + scrubber.close(complete=True)
 
     assert "sk-" + "*" * len(KEY[3:]) == "".join(re.findall('delta":"(.*?)"', clean.decode()))
-
-
-def test_texts_may_overlap() -> None:
-    secrets = ["acme", "cust_acme1", "123456", "key-123456-abc"]
-
-    assert b"*" * 15 == scrub(b"cust_acme123456", secrets)
-    assert b"*" * 14 == scrub(b"key-123456-abc", secrets)
 
 
 def test_overlapping_texts_are_overwritten_at_every_cut() -> None:

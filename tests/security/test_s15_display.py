@@ -1,6 +1,7 @@
-"""S15: events contain data, and no encoder writes HTML. Sentences for readers are escaped.
+"""S15: events contain data, and no encoder writes HTML.
 
-A front end is responsible for how it shows a model's text. `tests/browser` tests the page of `streamtools serve`.
+A front end is responsible for how it shows a model's text. `tests/browser` tests the page of `streamtools serve`, and
+`tests/stream/test_texts.py` the sentences for readers.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from typing import Any
 
 import pytest
 
-from streamtools import UiTexts, outputs
+from streamtools import outputs
 from streamtools.apps.web.app import make_documents
-from streamtools.calls import ToolCall
-from streamtools.errors import Code
-from streamtools.events import CallStart, Error, Executed, Executing
 from tests.security.test_s07_sse_injection import ENCODERS, attack
-from tests.support.cases import cases, together
+from tests.support.cases import cases
 from tests.support.sample_runs import RUNS
 
 HOSTILE = [
@@ -68,24 +66,6 @@ def test_texts_are_written_unchanged(make: Any) -> None:
                     for each in data:
                         collect(json.loads(each), strings)
                     assert html.escape(text) == text or not [each for each in strings if html.escape(text) in each]
-
-
-@together("text", HOSTILE, ids=ascii)
-def test_sentences_of_ui_texts_are_escaped(text: str) -> None:
-    """Names and messages in them are one line of text, without Markdown, HTML or links."""
-    call = ToolCall(id="c", name=text, arguments={"a": text}, dialect="native")
-    for event in (
-        CallStart("c", text),
-        Executing(call),
-        Executed(call, text, text, 0.1),
-        Error(Code.UNKNOWN_TOOL, text, call=call, call_id="c"),
-        Error(Code.TOOL_FAILED, text, call=call, call_id="c"),
-    ):
-        sentence = UiTexts().render(event) or ""
-        assert not _tag.search(sentence)
-        assert not re.search(r"(?<!\\)\[[^\]]*(?<!\\)\]\(", sentence)
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", sentence)
-        assert len(sentence.strip().splitlines()) < 2
 
 
 def test_the_page_allows_no_other_origin() -> None:

@@ -139,20 +139,6 @@ async def test_a_silent_provider_delays_no_byte(provider: Loopback, middleware: 
 
 
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
-@pytest.mark.parametrize("place", range(1, 5))
-async def test_a_client_may_leave_after_any_event(middleware: list[Middleware], place: int) -> None:
-    """The connection to the provider is closed."""
-    async with (
-        Loopback(map(chunk, "abcd"[:place]), hold=True) as provider,
-        Served(app(provider, *middleware)) as server,
-    ):
-        async with visiting(server) as stream:
-            await read_until(stream, b"event: text", place)
-        with anyio.fail_after(10):
-            await provider.disconnected.wait()
-
-
-@pytest.mark.parametrize("middleware", MIDDLEWARES)
 async def test_comments_during_a_slow_tool(middleware: list[Middleware]) -> None:
     """Comments pass the middlewares. The tool ends after the client has seen two of them."""
     go_on = anyio.Event()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -119,24 +118,6 @@ async def test_iterables_of_bytes_are_read() -> None:
     assert await collect(sources.openai(b"".join(STREAM))) == EVENTS
     assert await collect(sources.openai(chunk for chunk in STREAM)) == EVENTS
     assert await collect(sources.openai([bytearray(STREAM[0]), memoryview(STREAM[1]), STREAM[2]])) == EVENTS
-
-
-async def test_a_compressed_response_is_decoded() -> None:
-    """Content is decoded by the client before it is read."""
-    body = gzip.compress(b"".join(STREAM))
-    async with Loopback([body[:9], body[9:]], headers={"Content-Encoding": "gzip"}) as server:
-        assert await fetch(server) == EVENTS
-
-
-async def test_a_latitude_run_is_read_over_a_connection() -> None:
-    """The other adapter reads in the same way."""
-    chunks = [
-        b'event: provider-event\ndata: {"type":"text-delta","textDelta":"a"}\n\n',
-        b'event: latitude-event\ndata: {"type":"chain-completed"}\n\n',
-    ]
-    async with Loopback(chunks) as server, request(server) as response:
-        first, *_ = await collect(sources.latitude(response))
-    assert first == TextDelta("a")
 
 
 JSON = "application/json"
