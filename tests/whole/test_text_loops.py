@@ -65,7 +65,7 @@ def test_each_sample_separates_the_texts_of_two_steps() -> None:
 
 def test_the_first_table_of_events_has_the_start_of_a_step() -> None:
     page = (ROOT / "docs" / "front-end.md").read_text("utf-8")
-    table = page.partition("| `type` | what it holds |")[2].partition("\n\n")[0]
+    table = page.partition("| `type` | content |")[2].partition("\n\n")[0]
     assert "| `step-start` |" in table
 
 
