@@ -5,27 +5,36 @@
 The exponent of a row is the slope between its smallest and its largest text in a doubly logarithmic plot. It is
 somewhat below one if a fixed cost dominates the small text, and a little above one if the large text exceeds the cache,
 as the row of the floor shows. The hostile texts are slow in a parser that scans text repeatedly.
+
+The rows of histories compare JSON of a client → `read_messages` → `write_messages` → JSON with a floor: `json.loads`,
+validation of the chat messages by pydantic, a loop that writes them as dicts, and `json.dumps`. The floor accepts one
+format and changes nothing. It neither moves results to their calls, nor finds misspelled keys, nor drops data that a
+client may not send.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pydantic import BaseModel, TypeAdapter
 
 from benchmarks import texts, wires
 from benchmarks.answers import BODIES, TOOLS, one_call
 from benchmarks.bench_parsing import LIMITS, Make, floor, machine, parsing
 from benchmarks.bench_pipeline import Bare, in_loop
 from benchmarks.bench_runs import read_run, read_stream
-from benchmarks.measure import Case, Growth, main, timed
+from benchmarks.measure import Case, Comparison, Growth, main, timed
 from streamtools import Limits, Parser, Tool, ToolRegistry, ToolStream, chat, coalesce, rules, sources
 from streamtools.conversation import ScriptedModel, augment_system_prompt
 from streamtools.events import Done
-from streamtools.history import read_messages, write_messages
+from streamtools.history import Message, read_messages, write_messages
 from streamtools.parsing import DIALECTS
 from streamtools.runs import Runs
 
@@ -102,6 +111,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield _growth(section, "calls", lambda size: _repeat(rest, size), ends, partial(Parser, limits=Limits(calls=10**6)))
 
     yield from _requests((10, 20) if smoke else (100, 5_000), (1, 2) if smoke else (10, 1_000))
+    yield from _histories((10,) if smoke else (100, 1_000, 5_000))
     yield from _runs(smoke)
     for name, text in HOSTILE.items():
         yield _growth("hostile texts", name, text, ends, partial(Parser, call_deltas=True), target=NO_RESCAN)
@@ -149,6 +159,88 @@ def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growt
     yield Growth(section, "definitions of tools", defined, lambda: None, REQUEST)
     taught = {count: timed(partial(augment_system_prompt, None, tools)) for count, tools in registries.items()}
     yield Growth(section, "tools in a system prompt", taught, lambda: None, REQUEST)
+
+
+class Function(BaseModel):
+    name: str
+    arguments: str
+
+
+class Call(BaseModel):
+    id: str
+    type: Literal["function"]
+    function: Function
+
+
+class ChatMessage(BaseModel):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+
+
+_CHAT_MESSAGES = TypeAdapter(list[ChatMessage])
+
+
+def _floor(body: bytes) -> str:
+    written: list[dict[str, Any]] = []
+    for message in _CHAT_MESSAGES.validate_python(json.loads(body)):
+        fields: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.tool_calls:
+            fields["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+                for call in message.tool_calls
+                for arguments in [json.dumps(json.loads(call.function.arguments))]
+            ]
+        if message.tool_call_id:
+            fields["tool_call_id"] = message.tool_call_id
+        written.append(fields)
+    return json.dumps(written)
+
+
+def _convert(body: bytes, format: str) -> str:
+    return json.dumps(write_messages(read_messages(json.loads(body), client=True), format))
+
+
+def _histories(sizes: tuple[int, ...]) -> Iterator[Comparison]:
+    """Yield the rows of histories. Their columns are nanoseconds for one message."""
+    for size in sizes:
+        chat_messages = _chat_messages(size // 4 * 4)
+        history = read_messages(chat_messages)
+        bodies = {"chat": chat_messages, "UI": _ui_messages(size), "Anthropic": write_messages(history, "anthropic")}
+        floor_work = timed(partial(_floor, json.dumps(chat_messages).encode()))
+        for client, messages in bodies.items():
+            for format in ("openai", "anthropic"):
+                work = partial(_convert, json.dumps(messages).encode(), format)
+                name = f"{size:,} {client} messages → {format}"
+                check = partial(_check_conversion, work, history, format)
+                yield Comparison("histories of clients", name, size, timed(work), floor_work, check)
+
+
+def _ui_messages(size: int) -> list[dict[str, object]]:
+    """Return the conversation of `_chat_messages` as half as many UIMessages of the AI SDK."""
+    messages: list[dict[str, object]] = []
+    exchanges = iter(_chat_messages(size // 4 * 4))
+    for number, (asked, _calls, result, answer) in enumerate(zip(*[exchanges] * 4, strict=True)):
+        output: dict[str, object] = {
+            "type": "tool-forecast",
+            "toolCallId": f"call_{number}",
+            "state": "output-available",
+        }
+        output |= {"input": {"city": "Bern", "days": 3}, "output": json.loads(str(result["content"]))}
+        step = {"type": "step-start"}
+        texts_of = [{"type": "text", "text": each["content"]} for each in (asked, answer)]
+        messages += (
+            {"id": f"u{number}", "role": "user", "parts": texts_of[:1]},
+            {"id": f"a{number}", "role": "assistant", "parts": [step, output, step, *texts_of[1:]]},
+        )
+    return messages
+
+
+def _check_conversion(work: Callable[[], str], history: list[Message], format: str) -> None:
+    """Raise AssertionError unless the written messages have the roles of the history."""
+    expected = write_messages(history, format)
+    assert [each["role"] for each in json.loads(work())] == [each["role"] for each in expected], "messages are missing"
 
 
 def _runs(smoke: bool) -> Iterator[Growth]:

@@ -30,6 +30,9 @@ Change: TypeAlias = Callable[[str], Any]
 OBJECT = (dict, Mapping)
 """The types of a JSON object, for `isinstance`. With `dict` first, the check of a dict runs no Python code."""
 
+ARRAY = (list, tuple)
+"""The types of a JSON array, for `isinstance`. The expression `list | tuple` would make a new type for each check."""
+
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions that msgspec raises for JSON that it cannot read, or that does not have the expected type."""
 
@@ -266,7 +269,7 @@ def _constant(name: str) -> NoReturn:
 def fits(value: Any, depth: int) -> bool:
     """Return whether containers nest at most `depth` deep. Uses no recursion, so that no recursion limit applies."""
     level = [value]
-    while level := [value for value in level if isinstance(value, dict | list)]:
+    while level := [value for value in level if isinstance(value, (dict, list))]:
         if depth == 0:
             return False
         depth -= 1

@@ -18,7 +18,7 @@ from streamtools.history.content import Content, part_of_url, read_content, sign
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.message_keys import refuse_misspelled_keys
 from streamtools.history.parts import ProviderItem, Thought, User
-from streamtools.json_values import Rejected, decode_json
+from streamtools.json_values import ARRAY, OBJECT, Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
 MALFORMED = "$malformed"  # the key of an object that wraps malformed arguments
@@ -70,9 +70,9 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     elif text:
         turn.add_text(text)
     calls = message.get("toolCalls")
-    for call in calls if isinstance(calls, list | tuple) else ():
+    for call in calls if isinstance(calls, ARRAY) else ():
         id = string_at(call, "id")
-        if isinstance(call, Mapping) and id and not reader.is_open(id):
+        if isinstance(call, OBJECT) and id and not reader.is_open(id):
             turn.add_call(_as_written(call), id, signature=_provider_data(call, turn).get("signature"))
 
 
@@ -83,7 +83,7 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     function = call.get("function")
     arguments = string_at(function, "arguments")
-    if isinstance(function, Mapping) and arguments.startswith(f'{{"{MALFORMED}"'):
+    if isinstance(function, OBJECT) and arguments.startswith(f'{{"{MALFORMED}"'):
         try:
             data = decode_json(arguments).value
         except Rejected:
@@ -103,20 +103,20 @@ def _provider_data(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, 
     except Rejected:
         return {}
     format = string_at(data, "format")
-    return data if isinstance(data, Mapping) and format and turn.claim_format(format) else {}
+    return data if isinstance(data, OBJECT) and format and turn.claim_format(format) else {}
 
 
 def _content(content: object) -> Content:
     """Return the content of a user message or a tool message as text, images and files."""
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, ARRAY):
         return read_content(content)
-    return [_part(part) if isinstance(part, Mapping) else {"type": "text", "text": str(part)} for part in content]
+    return [_part(part) if isinstance(part, OBJECT) else {"type": "text", "text": str(part)} for part in content]
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = string_at(part, "type")
     source = part.get("source")
-    holder = source if isinstance(source, Mapping) else part  # a `binary` part has no source
+    holder = source if isinstance(source, OBJECT) else part  # a `binary` part has no source
     media = string_at(holder, "mimeType")
     data = string_at(holder, "value") if string_at(holder, "type") == "data" else string_at(holder, "data")
     url = f"data:{media};base64,{data}" if data else string_at(holder, "url") or string_at(holder, "value")

@@ -21,7 +21,7 @@ from streamtools.history.content import part_of_url, signed_or_encrypted, string
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
-from streamtools.json_values import fits, json_text
+from streamtools.json_values import ARRAY, OBJECT, fits, json_text
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
@@ -34,15 +34,15 @@ _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 def is_message(message: Mapping[str, Any]) -> bool:
     """Return whether a message has this format: its parts have a `type`. The parts of Gemini have none."""
     parts = message.get("parts")
-    if not isinstance(parts, list | tuple) or message.get("role") not in _ROLES:
+    if not isinstance(parts, ARRAY) or message.get("role") not in _ROLES:
         return False
-    typed = any(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts)
+    typed = any(isinstance(part, OBJECT) and isinstance(part.get("type"), str) for part in parts)
     return typed or (not parts and "id" in message)
 
 
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a message to the history of `reader`. Raises ValueError for a system message that is not allowed."""
-    parts = [part for part in message["parts"] if isinstance(part, Mapping)]
+    parts = [part for part in message["parts"] if isinstance(part, OBJECT)]
     role = message["role"]
     if role == "system":
         reader.add_system("".join(string_at(part, "text") for part in parts if part.get("type") == "text"))
@@ -114,8 +114,8 @@ class _UIStep:
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return the format of the turn's provider, and the metadata of this provider in the field `name`."""
         metadata = part.get(name)
-        for provider, data in metadata.items() if isinstance(metadata, Mapping) else ():
-            if isinstance(data, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
+        for provider, data in metadata.items() if isinstance(metadata, OBJECT) else ():
+            if isinstance(data, OBJECT) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
                 return format, data
         return None, {}
 

@@ -15,7 +15,7 @@ from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, string_at, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Message
-from streamtools.json_values import json_text
+from streamtools.json_values import ARRAY, OBJECT, json_text
 
 FORMAT = "bedrock"
 _EMPTY_RESULT = "(nothing)"  # the text of an empty result
@@ -36,7 +36,7 @@ _DOCUMENT_FORMATS = {kind: name for name, kind in _DOCUMENTS.items()}
 
 def is_block(part: object) -> bool:
     """Return whether a part is a block of Converse: an object whose only field is named after its type."""
-    return isinstance(part, Mapping) and "type" not in part and len(part) == 1
+    return isinstance(part, OBJECT) and "type" not in part and len(part) == 1
 
 
 def read_block(part: Mapping[str, Any], turn: TurnDraft) -> bool:
@@ -62,11 +62,11 @@ def read_block(part: Mapping[str, Any], turn: TurnDraft) -> bool:
 
 def read_result(part: object, reader: HistoryReader) -> bool:
     """Add a block of a user message if it is a result. Returns False for any other part."""
-    result = part.get("toolResult") if isinstance(part, Mapping) and is_block(part) else None
-    if not isinstance(result, Mapping):
+    result = part.get("toolResult") if isinstance(part, OBJECT) and is_block(part) else None
+    if not isinstance(result, OBJECT):
         return False
     blocks = result.get("content")
-    content = [as_part(block) for block in blocks] if isinstance(blocks, list | tuple) else blocks
+    content = [as_part(block) for block in blocks] if isinstance(blocks, ARRAY) else blocks
     plain = isinstance(blocks, list) and len(blocks) == 1 and is_block(blocks[0]) and "text" in blocks[0]
     is_error = result.get("status") == "error"
     rest = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))

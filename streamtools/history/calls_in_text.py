@@ -89,7 +89,7 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
             else:
                 written[-1] = replace(message, content=[{"type": "text", "text": text}, *given])
             text = ""
-        elif isinstance(message, Results):
+        elif isinstance(message, Results) and any(result.dialect != NATIVE for result in message.results):
             native = tuple(result for result in message.results if result.dialect == NATIVE)
             text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             written += [Results(native)] if native else []

@@ -25,7 +25,7 @@ from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
 from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
-from streamtools.json_values import OBJECT, json_text
+from streamtools.json_values import ARRAY, OBJECT, json_text
 
 FORMAT, COHERE = "openai", "cohere"
 # Additional fields of assistant messages that are sent back. Other fields may have been added by a client.
@@ -43,7 +43,7 @@ _OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part tha
 
 def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
     """Add the fields of an assistant message to `turn`: reasoning, a refusal, calls, and content that is not text."""
-    fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
+    fields = {name: value for name in FIELDS if (value := message.get(name)) is not None}
     thinking = text_of(fields) if fields else string_at(message, "thinking")
     if fields or thinking:
         turn.format = FORMAT if fields else "ollama"
@@ -52,11 +52,11 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
     refusal, calls, legacy = string_at(message, "refusal"), message.get("tool_calls"), message.get("function_call")
     if refusal and any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
         refusal = ""  # the content already contains it
-    calls = calls if isinstance(calls, list | tuple) else ()
+    calls = calls if isinstance(calls, ARRAY) else ()
     legacy = legacy if string_at(legacy, "name") else None
-    members = {name: message[name] for name in _MEMBERS if message.get(name)}
+    members = {name: value for name in _MEMBERS if (value := message.get(name))}
     content = message.get("content")
-    chunks = [chunk for chunk in content if isinstance(chunk, OBJECT)] if isinstance(content, list | tuple) else []
+    chunks = [chunk for chunk in content if isinstance(chunk, OBJECT)] if isinstance(content, ARRAY) else []
     if any(chunk.get("type") in _CHUNKS for chunk in chunks):
         members["content"] = [dict(chunk) for chunk in chunks if chunk.get("type") != "thinking"]
     if refusal or calls or legacy or members:
@@ -71,11 +71,11 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def _read_call(call: object, turn: TurnDraft) -> None:
-    if not isinstance(call, Mapping):
+    if not isinstance(call, OBJECT):
         return
     kind = {"type": "custom"} if call.get("type") == "custom" else None
     extra = call.get("extra_content")
-    signature = string_at(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
+    signature = string_at(extra.get("google"), "thought_signature") if extra and isinstance(extra, OBJECT) else ""
     turn.add_call(call, call.get("id"), kind, signature or None)
 
 
@@ -126,14 +126,14 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 def _document(part: Any) -> Any:
     """Return a document in Cohere's format as a text part. Other parts are returned unchanged."""
-    document = part.get("document") if isinstance(part, Mapping) else None
-    return {"type": "text", "text": json_text(document.get("data"))} if isinstance(document, Mapping) else part
+    document = part.get("document") if isinstance(part, OBJECT) else None
+    return {"type": "text", "text": json_text(document.get("data"))} if isinstance(document, OBJECT) else part
 
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
     """Return the content, with a part for each image in the field `images` of a message of Ollama."""
     listed = message.get("images")
-    images = [_image(image) for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
+    images = [_image(image) for image in listed if isinstance(image, str)] if isinstance(listed, ARRAY) else []
     if not images:
         return content
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
@@ -150,22 +150,24 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def assistant(message: Assistant) -> dict[str, Any]:
         texts = [part for part in message.parts if isinstance(part, TextPart)]
-        refused = [part.text for part in texts if part.extra and "refusal" in part.extra.data]
-        texts = [part for part in texts if not (part.extra and "refusal" in part.extra.data)]
-        text = "".join(part.text for part in texts) if refused else message.text
+        extended = [part for part in texts if part.extra]
+        refused = [part for part in extended if "refusal" in provider_fields(part)]
+        text = "".join(part.text for part in texts if part not in refused) if refused else message.text
         parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         written: dict[str, Any] = {"role": "assistant", "content": text or None}
-        if any(part.extra for part in texts):
+        if len(extended) > len(refused):
+            texts = [part for part in texts if part not in refused]
             parts = [{"type": "text", "text": part.text, **provider_fields(part)} for part in texts]
             written["content"] = parts
-        written |= {"refusal": "".join(refused)} if refused else {}
+        if refused:
+            written["refusal"] = "".join(part.text for part in refused)
         fields = fields_of(message)
         if chunks := fields.pop("content", None):  # Mistral's reasoning, which is sent before the text
             if isinstance(chunks, str):
                 chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
             fields["content"] = [*chunks, *parts]
         calls = [_call(call) for call in message.calls]
-        written |= {**({"tool_calls": calls} if calls else {}), **fields}
+        written |= {"tool_calls": calls, **fields} if calls else fields
         for item in message.items:
             content = {"content": [*(chunks or ()), *item.data["content"]]} if "content" in item.data else {}
             written |= item.data | content
@@ -259,10 +261,10 @@ def _write(
 
 def read_plan(message: Mapping[str, Any], turn: TurnDraft) -> None:
     """Add the `tool_plan` and the citations of a message in Cohere's format to `turn`."""
-    citations = message.get("citations")
-    if citations or string_at(message, "tool_plan"):
+    citations, plan = message.get("citations"), string_at(message, "tool_plan")
+    if citations or plan:
         turn.format = COHERE
-    if plan := string_at(message, "tool_plan"):
+    if plan:
         turn.add_thought(plan)
     if citations:
         turn.add_item({"citations": citations})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import OBJECT, fits, json_text
+from streamtools.json_values import ARRAY, OBJECT, fits, json_text
 from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -29,11 +29,9 @@ def read_content(content: object) -> Content:
 
     None becomes "". A value that is not content, such as a number, becomes a text part with its JSON.
     """
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
-    if isinstance(content, list | tuple):
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, ARRAY):
         return [read_part(part) for part in content]
     return [read_part(content)]
 
@@ -52,16 +50,14 @@ def is_plain(content: object) -> bool:
     """Return whether content is not a list, or is a list of one text part without additional fields."""
     if not isinstance(content, list):
         return True
-    return len(content) == 1 and isinstance(content[0], Mapping) and is_text(content[0]) and len(content[0]) == 2
+    return len(content) == 1 and isinstance(content[0], OBJECT) and is_text(content[0]) and len(content[0]) == 2
 
 
 def is_typed(part: Mapping[str, Any]) -> bool:
     """Return whether a part may be the words of the user: a text that does not stand for a file."""
-    if not is_text(part):
-        return False
-    text = part["text"]
+    text = string_at(part, "text")
     is_link = text.startswith("[") and text.endswith("]") and ": " in text  # the text that `part_of_url` writes
-    return not is_link
+    return is_text(part) and not is_link
 
 
 def accept_from_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -94,7 +90,7 @@ def _is_public_url(url: str) -> bool:
 
 def string_at(value: object, key: str) -> str:
     """Return `value[key]` if it is a string, otherwise ""."""
-    found = value.get(key) if isinstance(value, OBJECT) else None
+    found = value.get(key) if value and isinstance(value, OBJECT) else None
     return found if isinstance(found, str) else ""
 
 
@@ -112,14 +108,14 @@ def signed_or_encrypted(details: object) -> list[dict[str, Any]]:
 
 def read_part(part: object) -> dict[str, Any]:
     """Return a part of any provider in the form of a history."""
-    if not isinstance(part, Mapping):
+    if not isinstance(part, OBJECT):
         return {"type": "text", "text": part if isinstance(part, str) else json_text(part)}
     match part:
         case {"type": "text" | "input_text" | "output_text" | "summary_text"}:
             return {**part, "type": "text", "text": string_at(part, "text")}
         case {"type": "image_url" | "input_image"}:
             found = part.get("image_url")
-            image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
+            image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, OBJECT) else {}
             if isinstance(image.get("url"), str):
                 detail = {"detail": part["detail"]} if string_at(part, "detail") else {}
                 return _with_rest(part, image | detail)

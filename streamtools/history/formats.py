@@ -28,7 +28,7 @@ from streamtools.history.provider_view import (
     view_for,
     with_valid_names,
 )
-from streamtools.json_values import OBJECT, writable
+from streamtools.json_values import ARRAY, OBJECT, writable
 from streamtools.parsing.dialects import Dialect
 
 _EXAMPLE = '{"role": "user", "content": "Hello"}'
@@ -134,14 +134,14 @@ def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
         match message["role"]:
             case "system" | "developer":
                 reader.list_format = reader.list_format or chat.FORMAT
-                reader.add_system(text_in(read_content(content)), _extra_of(message))
-            case "user" if isinstance(content, list | tuple):
+                reader.add_system(text_in(read_content(content)), _extra_of(message, reader))
+            case "user" if isinstance(content, ARRAY):
                 rest = (part for part in content if not anthropic.read_result(part, reader))
                 parts = [bedrock.as_part(part) for part in rest if not bedrock.read_result(part, reader)]
                 if parts or not content:
-                    reader.add_message(User(read_content(parts), _extra_of(message)))
+                    reader.add_message(User(read_content(parts), _extra_of(message, reader)))
             case "user":
-                reader.add_message(User(read_content(chat.with_images(message, content)), _extra_of(message)))
+                reader.add_message(User(read_content(chat.with_images(message, content)), _extra_of(message, reader)))
             case "assistant":
                 _read_assistant(message, reader)
             case "tool" | "function":
@@ -151,13 +151,15 @@ def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
                 raise ValueError(f"the role must be system, developer, user, assistant or tool, got {role!r}")
 
 
-def _extra_of(message: Mapping[str, Any]) -> ProviderItem | None:
-    """Return the additional JSON fields of a system or user message.
+def _extra_of(message: Mapping[str, Any], reader: HistoryReader) -> ProviderItem | None:
+    """Return the additional JSON fields of a system or user message, or None if it comes from a client.
 
     For a system message, they include the content if it is more than text.
     """
     content = message.get("content")
-    parts = [part for part in content if isinstance(part, OBJECT)] if isinstance(content, list | tuple) else []
+    if reader.client or (len(message) == 2 and isinstance(content, str)):  # only a role and text
+        return None
+    parts = [part for part in content if isinstance(part, OBJECT)] if isinstance(content, ARRAY) else []
     if anthropic.changes_settings(message, parts):
         return provider_item(anthropic.FORMAT, message)
     names = responses.members_of(message, parts)
@@ -174,9 +176,9 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
         responses.read_message(message, turn)
     else:
         chat.read_plan(message, turn)
-        calls = isinstance(message.get("tool_calls"), list | tuple)
+        calls = isinstance(message.get("tool_calls"), ARRAY)
         default_format = chat.FORMAT if calls else reader.list_format or anthropic.FORMAT  # if no part reveals it
-        for part in content if isinstance(content, list | tuple) else [content]:
+        for part in content if isinstance(content, ARRAY) else [content]:
             if isinstance(part, str):
                 turn.add_text(part)
             elif isinstance(part, OBJECT) and not (
@@ -184,7 +186,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
             ):
                 anthropic.read_block(part, turn)
         chat.read_fields(message, turn)
-    if reader.turn is not None and not turn.calls:
+    if reader.turn is not None and not turn.count:
         reader.turn.parts += turn.parts
     else:
         reader.add_turn(turn.finish())

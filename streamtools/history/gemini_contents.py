@@ -17,7 +17,7 @@ from streamtools.history.content import Content, data_of, part_of_url, read_part
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
-from streamtools.json_values import Rejected, decode_json, json_text
+from streamtools.json_values import OBJECT, Rejected, decode_json, json_text
 
 FORMAT = "gemini"
 _after_underscore = re.compile("_([a-z])")
@@ -26,7 +26,7 @@ _after_underscore = re.compile("_([a-z])")
 def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a content to the history of `reader`: a turn of the model, or results of calls and a user message."""
     listed = content.get("parts")
-    parts = [_camel(part) for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
+    parts = [_camel(part) for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, OBJECT)]
     if content.get("role") == "model":
         turn = TurnDraft(reader.index, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
@@ -35,7 +35,7 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
         return
     user: list[dict[str, Any]] = []
     for part in parts:
-        if isinstance(answer := part.get("functionResponse"), Mapping):
+        if isinstance(answer := part.get("functionResponse"), OBJECT):
             _read_response(answer, without(part, "functionResponse"), reader)
         else:
             user.append(_user_part(part))
@@ -47,7 +47,7 @@ def _camel(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part with JSON names such as `functionCall`. SDKs may write protobuf names such as `function_call`."""
     return {
         _after_underscore.sub(lambda found: found[1].upper(), str(name)): _camel(value)
-        if name in ("inline_data", "file_data") and isinstance(value, Mapping)
+        if name in ("inline_data", "file_data") and isinstance(value, OBJECT)
         else value
         for name, value in part.items()
     }
@@ -55,7 +55,7 @@ def _camel(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
     signature = part.get("thoughtSignature")
-    if isinstance(call := part.get("functionCall"), Mapping):
+    if isinstance(call := part.get("functionCall"), OBJECT):
         rest = without(call, "name", "args", "id")
         extra = without(part, "functionCall", "thoughtSignature") | ({"functionCall": rest} if rest else {})
         turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), extra, signature)
@@ -70,9 +70,9 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
 def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: HistoryReader) -> None:
     """Add a result. `fields` are the other fields of its part."""
     response = answer.get("response")
-    failed = isinstance(response, Mapping) and set(response) == {"error"}
+    failed = isinstance(response, OBJECT) and set(response) == {"error"}
     value: Any = response
-    if isinstance(response, Mapping) and len(response) == 1 and (failed or "result" in response):
+    if isinstance(response, OBJECT) and len(response) == 1 and (failed or "result" in response):
         (value,) = response.values()
     text = value if isinstance(value, str) else json_text(value)
     inside = {"response": response, **without(answer, "name", "id", "response")}

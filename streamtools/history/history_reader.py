@@ -27,7 +27,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.json_values import Rejected, count_values, fits
+from streamtools.json_values import OBJECT, Rejected, count_values, fits
 from streamtools.limits import DEFAULT_LIMITS
 
 
@@ -44,11 +44,9 @@ class ValueBudget:
     def take(self, call: Mapping[str, Any]) -> None:
         """Count the arguments of a call. Raises `Rejected` if the limit is exceeded."""
         inner = call.get("function")
-        for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
-            for key, given in holder.items():
-                if key not in ARGUMENT_FIELDS or not isinstance(given, str):
-                    continue
-                values = count_values(given.encode(errors="surrogatepass"))
+        for holder in (call, inner) if isinstance(inner, OBJECT) else (call,):
+            for text in [holder[key] for key in ARGUMENT_FIELDS if isinstance(holder.get(key), str)]:
+                values = count_values(text.encode(errors="surrogatepass"))
                 if values > self._left:
                     most = DEFAULT_LIMITS.values
                     raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
@@ -102,10 +100,8 @@ class HistoryReader:
 
         If the history comes from a client, parts that clients must not send are dropped.
         """
-        if self.client:
-            message = replace(message, extra=None)
-            if isinstance(message, User) and not isinstance(message.content, str):
-                message = User([kept for part in message.content if (kept := accept_from_client(part))])
+        if self.client and isinstance(message, User) and not isinstance(message.content, str):
+            message = User([kept for part in message.content if (kept := accept_from_client(part))])
         self.flush().append(message)
 
     def add_system(self, text: str, extra: ProviderItem | None = None) -> None:
@@ -118,7 +114,7 @@ class HistoryReader:
         """Add a complete turn."""
         history = self.flush()
         self._begin_turn()
-        parts = tuple(self._register_call(part) if isinstance(part, ToolCall) else part for part in turn.parts)
+        parts = tuple([self._register_call(part) if isinstance(part, ToolCall) else part for part in turn.parts])
         history.append(turn if parts == turn.parts else replace(turn, parts=parts))
 
     def is_open(self, id: str) -> bool:
@@ -149,7 +145,7 @@ class HistoryReader:
 
         `rest` holds the additional JSON fields of the result in this `format`.
         """
-        if isinstance(id, str) and not self.is_open(id) and self._renamed.get(id):
+        if isinstance(id, str) and self._renamed.get(id) and not self.is_open(id):
             id = self._renamed[id].popleft()
         if not isinstance(id, str) or id not in self._waiting:
             return
@@ -157,7 +153,7 @@ class HistoryReader:
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
         extra = provider_item(format, rest)
         if self.client:
-            parts, extra = tuple(kept for part in parts if (kept := accept_from_client(part))), None
+            parts, extra = tuple([kept for part in parts if (kept := accept_from_client(part))]), None
         turn_end, call = self._waiting.pop(id)
         text = text_in(read)
         if self.client and call.raw:  # clients do not receive the suffix of the error of a malformed call
@@ -188,7 +184,8 @@ class HistoryReader:
 
     def _begin_turn(self) -> None:
         self._turn_end, self._numbers = len(self._history) + 1, count(2)
-        self._renamed, self._calls_by_name = {}, defaultdict(deque)
+        self._renamed.clear()
+        self._calls_by_name.clear()
 
     def _register_call(self, call: ToolCall) -> ToolCall:
         """Register `call` as open. Returns the call, with a new id if another open call has the same id."""
@@ -216,17 +213,12 @@ class TurnDraft:
     client: bool = False  # whether a client sent the message; provider data is then kept only if it is signed
     register: Callable[[ToolCall], ToolCall] | None = None  # registers each call that `add_call` adds
 
-    @property
-    def calls(self) -> list[ToolCall]:
-        return [part for part in self.parts if isinstance(part, ToolCall)]
-
     def add_text(self, text: str, extra: Mapping[str, Any] | None = None) -> None:
         """Add text. `extra` holds the additional JSON fields that the provider sent with it."""
-        signature = (extra or {}).get("thoughtSignature")
-        if self.client and self.format and isinstance(signature, str) and signature:  # a client cannot forge it
-            self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
-        else:
-            self.parts.append(TextPart(text, self.to_provider_item(extra)))
+        item = self.to_provider_item(extra)
+        if self.client and self.format and (signature := string_at(extra, "thoughtSignature")):
+            item = ProviderItem(self.format, {"thoughtSignature": signature})  # a client cannot forge it
+        self.parts.append(TextPart(text, item))
 
     def add_thought(
         self,
@@ -248,7 +240,7 @@ class TurnDraft:
         self, call: object, id: object, extra: Mapping[str, Any] | None = None, signature: object = None
     ) -> None:
         """Add a call. A call without an id gets a generated id. Does nothing if `call` is not a mapping."""
-        if isinstance(call, Mapping):
+        if isinstance(call, OBJECT):
             new_id = f"call_{self.index}_{self.count}"
             self.count += 1
             read = read_call(call, id, new_id, self.budget, self.to_provider_item(extra), signature)
@@ -305,7 +297,7 @@ def read_call(
         if not fits(arguments, DEFAULT_LIMITS.depth):  # calls in the model's text have the same depth limit
             arguments, raw = {}, "{}"
     except Rejected:
-        holders = [call, inner] if isinstance(inner := call.get("function"), Mapping) else [call]
+        holders = [call, inner] if isinstance(inner := call.get("function"), OBJECT) else [call]
         names = [text for holder in holders for key in NAME_FIELDS if (text := string_at(holder, key))]
         found = [holder[key] for holder in holders for key in ARGUMENT_FIELDS if holder.get(key) is not None]
         name, arguments = next(iter(names), ""), {}

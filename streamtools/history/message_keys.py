@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from streamtools.errors import nearest
-from streamtools.json_values import OBJECT
+from streamtools.json_values import ARRAY, OBJECT
 from streamtools.logs import Logger
 
 log = Logger(__name__)
@@ -52,8 +52,9 @@ _MEMBERS |= {"function_call_output": "output", "functionResponse": "response"}
 
 The name of a call or a result is its `type`, or the key that holds it.
 """
-_SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
-"""The keys of arguments in all formats, and the keys of content in all formats."""
+_ARGUMENTS, _RESULTS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
+_SYNONYMS = dict.fromkeys(_ARGUMENTS, _ARGUMENTS) | dict.fromkeys(_RESULTS, _RESULTS)
+"""Maps each key of arguments, and each key of content, to the keys that other formats use instead."""
 _TEXTS = ("text", "input_text", "output_text")
 _LONG = 8  # keys of this length must be more similar, because different long keys share parts such as `reasoning_`
 _MAX_LENGTH = 32  # longer keys are not compared, and not kept in the cache
@@ -75,33 +76,34 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
     waiting: list[tuple[object, str, bool]] = [(message, kind, role in ("tool", "function"))]
     while waiting:
         value, kind, is_result = waiting.pop()
-        for item in value if isinstance(value, list | tuple) else (value,):
+        for item in value if isinstance(value, ARRAY) else (value,):
             if not isinstance(item, OBJECT) or (is_result and kind == "part" and "type" not in item):
                 if "part" in kind and not (is_result or isinstance(item, str | Mapping | None)):
                     advice = "content must be a text or a list of parts"
                     log.warning("content_of_other_type", kind=type(item).__name__, advice=advice)
                 continue  # results may hold any data
-            if (named := item.get("type")) is not None:
+            if isinstance(named := item.get("type"), str) and named in _MEMBERS:
                 _refuse_synonyms(named, item)
             part = named if "part" in kind else None
             inside = is_result or part == "tool_result"
             for key, member in item.items():
-                if key in _KINDS and not isinstance(member, str):
-                    _refuse_synonyms(key, member)
+                if key in _KINDS and member is not None and not isinstance(member, str):
+                    if key in _MEMBERS:
+                        _refuse_synonyms(key, member)
                     if key in _KNOWN[kind]:
                         waiting.append((member, _KINDS[key], inside))
-            if part not in _TEXTS or "text" not in item:  # a text needs no other key
-                _refuse_similar(item, kind)
+            if (part not in _TEXTS or "text" not in item) and not item.keys() <= _KNOWN[kind]:
+                _refuse_similar(item, kind)  # a text needs no other key
             if part in _TEXTS and "text" not in item and (unknown := item.keys() - _KNOWN["extra"]):
                 raise ValueError(f"the part has no 'text', and its key {min(unknown, key=str)!r} is unknown")
 
 
-def _refuse_synonyms(name: object, value: object) -> None:
+def _refuse_synonyms(name: str, value: object) -> None:
     """Raise ValueError if the call or result `value` has the key of another format. `name` is its type or its key."""
-    right = _MEMBERS.get(name) if isinstance(name, str) else None
-    if right is None or not isinstance(value, OBJECT) or right in value:
+    right = _MEMBERS[name]
+    if not isinstance(value, OBJECT) or right in value:
         return
-    for wrong in next(keys for keys in _SYNONYMS if right in keys) & value.keys():
+    for wrong in _SYNONYMS[right] & value.keys():
         raise ValueError(f"the key {wrong!r} of {name!r} is unknown; did you mean {right!r}?")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from streamtools.calls import NATIVE
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.parts import Assistant, CallResult, Message, Results, fault_of
 
 NOT_RUN = "this call was not run"
@@ -51,7 +51,7 @@ class _TurnResults:
     """Collects the results of the calls of one turn, and the other messages before the next turn."""
 
     def __init__(self, turn: Assistant) -> None:
-        self._native = {call.id: call for call in turn.calls}
+        self._native = {part.id: part for part in turn.parts if isinstance(part, ToolCall)}
         self._in_text = turn.in_text
         self._results: dict[str, CallResult] = {}
         self.other_messages: list[Message] = []

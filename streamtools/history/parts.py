@@ -70,6 +70,8 @@ class Thought(NamedTuple):
     extra: ProviderItem | None = None
 
 
+_EMPTY = ("", TextPart(""))
+
 Part: TypeAlias = TextPart | Thought | ToolCall | ProviderItem
 
 
@@ -139,8 +141,7 @@ class Assistant:
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
         given = (*thoughts, text, *calls) if parts is None else parts
-        made = [TextPart(part) if isinstance(part, str) else part for part in given]
-        kept = [part for part in made if part != ("", None)]  # no empty text
+        kept = [TextPart(part) if isinstance(part, str) else part for part in given if part not in _EMPTY]
         self.__dict__.update(parts=tuple(kept), in_text=tuple(in_text), origin=origin)
 
     @property

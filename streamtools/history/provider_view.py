@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -33,7 +32,6 @@ as vLLM, refuse malformed arguments with status 400.
 """
 
 
-@lru_cache(maxsize=64)
 def accepted_reasoning_fields(host: str | None) -> tuple[str, ...] | None:
     """Return the reasoning fields that this host accepts, or None if it may accept any field."""
     return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
@@ -58,12 +56,13 @@ def _message_for(message: Message, provider: Origin) -> Message:
         parts = tuple([part for given in message.parts if (part := _part_for(given, provider, same)) is not None])
         return message if parts == message.parts else replace(message, parts=parts)
     if isinstance(message, Results):
-        return Results(
-            tuple(one._replace(extra=_fields_for(one.extra, provider, result=True)) for one in message.results)
-        )
+        results = message.results
+        if any(one.extra for one in results):
+            results = tuple(one._replace(extra=_fields_for(one.extra, provider, result=True)) for one in results)
+        return Results(results)
     if message.extra:
         message = replace(message, extra=_fields_for(message.extra, provider))
-    if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
+    if isinstance(message, User) and not isinstance(message.content, str) and _is_strict(provider):
         message = replace(message, content=_without_cache_control(message.content))
     return message
 
@@ -107,6 +106,8 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
             return Thought(part.text)
         part = part._replace(extra=_matching(part.extra, format))
         return part._replace(signature=None, redacted=False) if format in _WITHOUT_SIGNATURES else part
+    if part.own is None and part.signature is None and not part.raw:
+        return part
     fields = (part.own or {}).get(format) if format else None
     accepts_malformed = provider.host is None or accepted_reasoning_fields(provider.host) == ()
     return msgspec.structs.replace(
@@ -183,31 +184,27 @@ def select_reasoning(
     `send` selects these turns. `history` is the result of `view_for` for the provider at `host`. `field` is the
     reasoning field to use if no turn of the history has one.
     """
+    check_word("send_reasoning", send, get_args(SendReasoning))
+    turns = [message for message in history if isinstance(message, Assistant) and fields_of(message)]
+    names = accepted_reasoning_fields(host)
+    last = (name for turn in reversed(turns) for name in reversed(fields_of(turn)) if name in FIELDS[:2])
+    missing_field = (next(last, field) or _FIELD_OF_HOST.get(host or "")) if names is None else None
+    if not (turns or missing_field):
+        return [*history]
+    selected: list[Message] = []
     exchanges = list(accumulate(int(isinstance(message, User)) for message in history))
     with_calls = {
         exchange
         for exchange, message in zip(exchanges, history, strict=True)
         if isinstance(message, Assistant) and (message.calls or message.in_text)
     }
-    check_word("send_reasoning", send, get_args(SendReasoning))
-    sending = {"always": {*exchanges}, "with_calls": with_calls, "since_user": {*exchanges[-1:]}, "never": set[int]()}[
-        send
-    ]
-    selected: list[Message] = []
-    names = accepted_reasoning_fields(host)
-    missing_field = (_last_field(history) or field or _FIELD_OF_HOST.get(host or "")) if names is None else None
+    sending = {"always": {*exchanges}, "with_calls": with_calls, "since_user": {*exchanges[-1:]}}.get(send, set())
     for exchange, message in zip(exchanges, history, strict=True):
         if isinstance(message, Assistant):
             message = _with_field(message, missing_field) if exchange in sending else _only_fields(message, ())
             message = message if names is None else _only_fields(message, names)
         selected.append(message)
     return selected
-
-
-def _last_field(history: Sequence[Message]) -> str | None:
-    """Return the name of the last reasoning field with text in the history, or None."""
-    turns = (message for message in reversed(history) if isinstance(message, Assistant))
-    return next((name for turn in turns for name in reversed(fields_of(turn)) if name in FIELDS[:2]), None)
 
 
 def _with_field(message: Assistant, field: str | None) -> Assistant:
@@ -240,8 +237,8 @@ def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
 def fields_of(message: Assistant) -> dict[str, Any]:
     """Return the reasoning fields of a turn, with their values as the provider sent them."""
     fields: dict[str, Any] = {}
-    for thought in message.thoughts:
-        if thought.extra is not None and thought.extra.format == _CHAT:
+    for thought in message.parts:
+        if isinstance(thought, Thought) and thought.extra is not None and thought.extra.format == _CHAT:
             for name, value in thought.extra.data.items():
                 if isinstance(value, list) and isinstance(fields.get(name), list):
                     fields[name].extend(value)

@@ -200,9 +200,9 @@ class _Visitor:
             case ToolCall():  # `restore` removes joiners from URLs in arguments, but not percent-encoding
                 visitor = _Visitor(lambda text, name: self._change(text, "arguments"))
             case User(str() as text) if self._visits == "data":
-                visitor = self._except([text])
+                visitor = self._except({text})
             case User(list() as parts) if self._visits == "data":
-                visitor = self._except([part["text"] for part in parts if is_typed(part)])
+                visitor = self._except({part["text"] for part in parts if is_typed(part)})
             case TextPart(text) if self._visits == "data":  # the additional fields may repeat pieces of the text
                 visitor = self._except(text)
         fields = {name: getattr(value, name) for name in names}

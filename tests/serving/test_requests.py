@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, Draining, InvalidDecision, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
+from streamtools.serving import requests
 from streamtools.serving.requests import MAX_BODY, MAX_VALUES
 from streamtools.stream.long_work import IN_THREAD
 from tests.support.loops import ONE_LOOP
@@ -292,6 +294,29 @@ async def test_another_client_is_answered_meanwhile() -> None:
         order.append("answered Hi")
         answered.set()
     assert ["answered Hi", "read", f"answered {IN_THREAD + 1}"] == order
+
+
+async def test_a_cancelled_reader_is_awaited(anyio_backend: str) -> None:
+    """It runs in the context of the request. Afterwards, its bytes are no longer counted, and garbage is collected."""
+    user = ContextVar("user", default="")
+    begun, goes_on = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    def read(body: bytes) -> None:
+        begun.set()
+        goes_on.wait(20)
+        seen.extend([user.get(), threading.current_thread() is threading.main_thread()])
+
+    before = requests._total_bytes
+    async with anyio.create_task_group() as group:
+        user.set("ann")
+        group.start_soon(asgi.read_body, Posted(b" " * (IN_THREAD + 1)), read)
+        await anyio.to_thread.run_sync(begun.wait, 20)
+        group.cancel_scope.cancel()
+        goes_on.set()
+    assert ["ann", False] == seen
+    assert before == requests._total_bytes
+    assert gc.isenabled()
 
 
 @ONE_LOOP
