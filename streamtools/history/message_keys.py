@@ -69,7 +69,7 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
     """
     role = message.get("role")
     if role is None:
-        kind = "step" if message.get("type") in _KNOWN["steps"] else "item"
+        kind = "step" if message.get("type") in [*_KNOWN["steps"]] else "item"
     elif message.keys().isdisjoint(_CONTENT[kind]) and (unknown := message.keys() - _KNOWN[kind] - _KNOWN["extra"]):
         _refuse_similar(message, kind)
         raise ValueError(f"the message has no 'content', and its key {min(unknown, key=str)!r} is unknown")

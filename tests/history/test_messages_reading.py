@@ -151,6 +151,7 @@ def test_messages_of_a_history_are_accepted() -> None:
 WRONG: dict[str, tuple[list[Any], str]] = {
     "no object": (["Hi."], "message 0: a message must be an object such as"),
     "no role": ([{"content": "Hi."}], "message 0: the message has no role, and an item must have a type"),
+    "a type that is a list": ([{"type": []}], "message 0: the message has no role, and an item must have a type"),
     "another role": ([TURN, {"role": "robot"}], "message 1: the role must be system, developer"),
     "an answer without its call": (
         [Results((answer("w", "weather", ""),))],
