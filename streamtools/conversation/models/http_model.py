@@ -374,8 +374,6 @@ class HTTPModel(Checked, ABC):
         check_body_fields(type(self), options)
         check_kind("the name of the model", model, str)
         check_kind("base_url", base_url, str, optional=True)
-        if not callable(api_key):
-            check_kind("api_key", api_key, str, optional=True)
         check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream", optional=True)
         check_methods("headers", headers, 'a dict, such as {"X-Title": "app"}', "keys", optional=True)
         if hasattr(client, "__enter__"):
@@ -409,6 +407,7 @@ class HTTPModel(Checked, ABC):
         self._timeouts = Timeouts.of(timeout)
         self._retries = retries
         if not callable(api_key):
+            check_kind("api_key", api_key, str, optional=True)
             self._find_key()
 
     def __repr__(self) -> str:
