@@ -218,7 +218,11 @@ class FrontEndEncoder(StreamEncoder, ABC):
             case events.CallStart(call_id, name):
                 return self._start_call(call_id, name)
             case events.CallDelta(call_id, text):
-                return self._add_to_call(call_id, text)
+                open_call = self._calls.get(call_id)
+                if open_call is None or open_call.complete or not text:
+                    return b""
+                open_call.has_deltas = True
+                return self._write_call_delta(call_id, text)
             case events.Call(call):
                 return self._complete_call(call)
             case events.Executing(call):
@@ -330,13 +334,6 @@ class FrontEndEncoder(StreamEncoder, ABC):
         written = self._begin() + self._end_block()
         self._calls[call_id] = SentCall(call_id, name)
         return written + self._write_call_start(call_id, name)
-
-    def _add_to_call(self, call_id: str, text: str) -> bytes:
-        open_call = self._calls.get(call_id)
-        if open_call is None or open_call.complete or not text:
-            return b""
-        open_call.has_deltas = True
-        return self._write_call_delta(call_id, text)
 
     def _complete_call(self, call: ToolCall) -> bytes:
         """Return the part of a call that was not sent before. Returns `b""` if the call is complete."""

@@ -266,19 +266,14 @@ class Collector:
                 self.draft.add(path, value, complete)
                 if event.instance is not None:
                     result.output = event.instance
-            case StepSuperseded():
-                self._remove_step()
+            case StepSuperseded():  # another step replaces the last one
+                result.steps.pop()
+                self.draft, result.output = Draft(), None
+                texts, thoughts, errors = self._step_start = self._previous_step_start
+                del self._text[texts:], self._reasoning[thoughts:], result.errors[errors:]
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
-
-    def _remove_step(self) -> None:
-        """Remove the last step, because another step supersedes it."""
-        result = self.result
-        result.steps.pop()
-        self.draft, result.output = Draft(), None
-        texts, thoughts, errors = self._step_start = self._previous_step_start
-        del self._text[texts:], self._reasoning[thoughts:], result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
         """Record an error event. Errors of tools are skipped, because their outcomes are recorded."""

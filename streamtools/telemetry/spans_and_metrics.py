@@ -46,16 +46,7 @@ from streamtools.recording.redaction import scrub
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 
-PROVIDERS = {
-    "openai": "openai",
-    "responses": "openai",
-    "anthropic": "anthropic",
-    "gemini": "gcp.gemini",
-    "interactions": "gcp.gemini",
-    "bedrock": "aws.bedrock",
-    "cohere": "cohere",
-    "mistral": "mistral_ai",
-}
+PROVIDERS = {"responses": "openai", "gemini": "gcp.gemini", "interactions": "gcp.gemini", "bedrock": "aws.bedrock"}
 """Maps a wire format to `gen_ai.provider.name`. The name of a format that is missing here is used unchanged."""
 
 
