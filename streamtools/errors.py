@@ -322,7 +322,7 @@ class Checked:
         _check_arguments(cls._called or cls.__name__, cls.__init__, (cls, *given), named)
         choices = _choices_of(cls.__init__)
         for name, value in named.items():
-            if name in choices:
+            if name in choices and value not in choices[name]:
                 check_word(name, value, choices[name])
         return super().__new__(cls)
 

@@ -20,7 +20,7 @@ from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, is_default
 from streamtools.parsing.dialects.neutralizing import neutralize
-from streamtools.parsing.options import Options, ParserKeywords
+from streamtools.parsing.options import ParserKeywords
 from streamtools.typed import OutputType
 
 _BLOCK = 16384  # the number of characters after which deltas are joined into one string
@@ -65,11 +65,12 @@ class Turn:
         self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
         self._tools = tools
         self._options = options
-        chosen = Options(**options)
+        parser = Parser(self._dialects, tools, **options)
+        chosen = parser.options
         self._text_limit = chosen.limits.text
         self.native = NativeCalls(chosen)
         self._output = OutputText(output, chosen.limits) if output is not None else None
-        self._set_parser(Parser(self._dialects, tools, **options))
+        self._set_parser(parser)
         self._continues = False  # the parser reads the rest of a turn that another model has begun
         self.has_rules = bool(chosen.text_rules)
         """True if there are text rules, for which text may be buffered."""

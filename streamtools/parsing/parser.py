@@ -58,10 +58,11 @@ class Parser:
 
     def __init__(self, dialects: Dialects = None, tools: Any = None, **options: Unpack[ParserKeywords]) -> None:
         check_names("Parser()", options, ("dialects", "tools", *ParserKeywords.__annotations__))
-        self._options = chosen = Options(**options)
+        self.options = chosen = Options(**options)
+        """The options, with their defaults."""
         self._declared = Declared(tools)
         enabled = choose_dialects(dialects)
-        parameters = tools is not None and any(dialect.openers_of for dialect in enabled)
+        parameters = bool(self._declared.names) and any(dialect.openers_of for dialect in enabled)
         signatures = self._declared.signatures(parameters=parameters)
         self._dialects = dialect_set_of(enabled, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
         self._output = CallEvents(chosen)
@@ -199,7 +200,7 @@ class Parser:
         self.errors = self._output.errors
         """The error events of this turn's malformed calls. Their number is limited by `limits.calls`."""
         self._prose.begin()
-        if self._options.in_reasoning:
+        if self.options.in_reasoning:
             self._begin_reasoning(self._dialects.tags.any_closing, opened=False)
         self._run(None)
 
@@ -338,7 +339,7 @@ class Parser:
         return span.read(text, self._body)
 
     def _begin_reasoning(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
-        keep_markup = self._options.keep_markup
+        keep_markup = self.options.keep_markup
         self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
 
     def _read_reasoning(self, reasoning: ReasoningText, delta: str) -> str | None:

@@ -240,7 +240,7 @@ class EventReader:
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                 await self.run.stop()
         # A cancelled task keeps a reference to this reader until garbage collection. Let the stream be freed earlier.
-        self._readable = self._driver = None
+        self._readable = self._driver = self._take_ready = None
 
     def _open(self) -> Startable:
         readable: Any = self._readable

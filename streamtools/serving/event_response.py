@@ -166,19 +166,18 @@ class _EventBody(EventSink):
         """Send the head as soon as the stream is open, but at the latest after a short delay."""
         with anyio.move_on_after(_MAX_HEADER_DELAY_S):
             await self._opened.wait()
-        await self._send_head()
+        await self._send_head(with_comment=True)
 
     async def send_keep_alive(self) -> None:
         """Send a comment. If the head has not been sent, send the head instead."""
         message = _body_message(self._encoder.keep_alive)
         if not self.begun:
-            await self._send_head()
+            await self._send_head(with_comment=True)
         elif not self.finished:
             await self._writer.send(message)
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         self._opened.set()
-        await self._send_head()
         if isinstance(events, Attachment):
             self._run, self._position = events, events.position
 
@@ -189,6 +188,7 @@ class _EventBody(EventSink):
         else:
             data = self._encode(self._run, events, joins=joins)
         if data:
+            await self._send_head()
             await self._writer.send(_body_message(data))
         else:
             await anyio.lowlevel.checkpoint()
@@ -209,12 +209,13 @@ class _EventBody(EventSink):
             self._position = max(self._position, *(event.seq for event in events), 0)
         return run.shared_frames.encode(self._encoder, events, joins=joins) if events else b""
 
-    async def _send_head(self) -> None:
+    async def _send_head(self, *, with_comment: bool = False) -> None:
+        """Send the head. If no data follows, a comment is needed: some middlewares delay the head until the body."""
         if not self.begun:
             self.begun = True
             await self._writer.send(self._head)
-            # Some middlewares delay the head until the body starts.
-            await self._writer.send(_body_message(self._encoder.keep_alive))
+            if with_comment:
+                await self._writer.send(_body_message(self._encoder.keep_alive))
 
 
 def _body_message(data: bytes, *, more: bool = True) -> Message:

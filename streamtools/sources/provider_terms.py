@@ -278,7 +278,8 @@ def escaped(text: str) -> str:
 
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
     """Return `text` on one line, cut to `length` characters. Characters that are not printable become spaces."""
-    line = "".join(char if char.isprintable() else " " for char in text[: length + 1]).strip()
+    if not (line := text[: length + 1].strip()).isprintable():
+        line = "".join(char if char.isprintable() else " " for char in line).strip()
     return line if len(text) <= length else line[: length - 1] + "…"
 
 

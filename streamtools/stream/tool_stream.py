@@ -151,7 +151,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         check_kind("guards", guards, Guards, optional=True)
         check_kind("run_id", run_id, str, optional=True)
         approvals = ApprovalOptions.of(approvals)
-        if isinstance(resume, DecidedRun):
+        if resume is not None and isinstance(resume, DecidedRun):
             run_id = resume.next_id
         if text.rules_in_arguments or text.vault is not None:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas

@@ -286,6 +286,8 @@ def read_resumption(
     suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if `Question.check` refuses
     a decision, or if no question is about its call.
     """
+    if resume is None and not decisions:  # `isinstance` takes 10 µs, because `DecidedRun` is a protocol
+        return None
     in_time = isinstance(resume, DecidedRun)
     if isinstance(resume, DecidedRun):
         decisions, resume = resume.decisions, resume.suspension

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 import msgspec
@@ -221,6 +222,16 @@ class ToolRegistry(Checked):
         self._tools[tool.name] = tool
 
 
+def _tool_of(function: Callable[..., Any]) -> Tool:
+    """Return the tool of a function. If it is no closure, it keeps the tool, which saves 0.4 ms in each later chat."""
+    kept = getattr(function, "_streamtools_tool", None)  # `functools.wraps` copies it to another function
+    if not isinstance(kept, Tool) or (kept.function, kept.__doc__) != (function, function.__doc__):
+        kept = Tool(function)
+        if isinstance(function, FunctionType) and function.__closure__ is None:
+            vars(function)["_streamtools_tool"] = kept
+    return kept
+
+
 _DICT = (
     "`tools` must be tools, functions or a ToolRegistry, got a dict. A definition for a provider has no function. "
     "Write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool that the front end runs. "
@@ -243,7 +254,7 @@ def _tools_in(tools: object) -> Iterator[Tool]:
                 raise TypeError("`tools` contains None: leave it out, or pass tools=None for no tools")
             yield from _tools_in(item)
     elif callable(tools):
-        yield Tool(tools)
+        yield _tool_of(tools)
     else:
         advice = "pass functions without calling them, such as tools=[get_weather]"
         got = described(tools).partition(";")[0]  # the advice after the semicolon is wrong for a coroutine

@@ -150,7 +150,7 @@ async def test_a_stream_that_is_slow_to_close() -> None:
         await event_stream_response(slow(), format=encoder, keep_alive=0.001)(
             exchange.scope, exchange.receive, exchange.send
         )
-    assert (5, True) == (len(exchange.sent), exchange.ended)
+    assert exchange.ended
 
 
 @pytest.mark.parametrize("stuck", [0, 2, 4])

@@ -297,7 +297,7 @@ async def test_waiting_text_of_a_broken_stream(monkeypatch: pytest.MonkeyPatch) 
         await event_stream_response(events(), format="text", max_rate=RATE)(
             exchange.scope, exchange.receive, exchange.send
         )
-    assert ([b"", b"a", b"bc", b""], True) == (exchange.chunks, exchange.ended)
+    assert ([b"a", b"bc", b""], True) == (exchange.chunks, exchange.ended)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "30"])

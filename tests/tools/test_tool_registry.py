@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, assert_type
 
@@ -59,6 +60,25 @@ def test_other_values_are_refused(tools: Any) -> None:
     """A name is not enough."""
     with pytest.raises(TypeError, match=r"must be tools, functions or a ToolRegistry, got .* such as tools="):
         ToolRegistry.of(tools)
+
+
+def test_a_function_keeps_its_tool() -> None:
+    """Each registry has the same tool, until the docstring changes. A wrapper of the function has its own tool."""
+
+    def rain(city: str) -> str:
+        """Tell the rain."""
+        return city
+
+    made = ToolRegistry(rain).find("rain")
+    assert ToolRegistry([rain]).find("rain") is made
+
+    @functools.wraps(rain)
+    def guarded(city: str) -> str:
+        return rain(f"guarded {city}")
+
+    assert "guarded Paris" == ToolRegistry(guarded).find("rain")("Paris")
+    rain.__doc__ = "Tell today's rain."
+    assert ["Tell today's rain."] == [tool.description for tool in ToolRegistry(rain)]
 
 
 def test_a_duplicate_replaces_in_place_and_is_logged() -> None:

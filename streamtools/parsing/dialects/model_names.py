@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 THINK: Final = "<think>"
@@ -273,6 +273,7 @@ MODELS: Final = tuple(
 _point = re.compile(r"(?<=\d)p(?=\d)")
 
 
+@lru_cache(maxsize=16)  # a search takes 40 µs; small, because a client of a gateway may send any names
 def families_for(model_name: str) -> tuple[ModelFamily, ...]:
     """Return the families that match a model name, best first. Returns () for an unknown name.
 

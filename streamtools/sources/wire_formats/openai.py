@@ -155,7 +155,7 @@ class ChatCompletions(FrameAdapter):
         if old_call and not (calls and self._calls.has_tool_calls):  # otherwise `function_call` repeats `tool_calls`
             for entry in self._calls.take_function_call(old_call, events):
                 self._pass_raw(entry, events)
-        return any(delta.get(name) for name in _OTHER_FIELDS)
+        return not delta.keys().isdisjoint(_OTHER_FIELDS) and any(map(delta.get, _OTHER_FIELDS))
 
     def _read_chunk_fields(self, chunk: dict[str, Any], more: bool, events: list[SourceEvent]) -> bool:
         """Append usage and errors of a chunk. Return whether the chunk must also be passed on as `raw`.
