@@ -35,10 +35,9 @@ TextAndMatches: TypeAlias = "str | list[str | Match]"
 class Matcher:
     """Searches text for matches of rules. `feed` returns the text and matches that later text cannot change."""
 
-    def __init__(self, rules: Sequence[Rule], automaton: Automaton | None = None) -> None:
-        """`automaton` is that of the rules. Pass it if it must not be cached."""
+    def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
-        self._automaton = automaton = automaton or _automaton_of(rules)
+        self._automaton = automaton = _automaton_of(rules)
         self.search_beginning = automaton.search_beginning
         """A search for the beginning of a match, for use while no text is pending; see `Automaton`. It may be None.
 

@@ -29,6 +29,7 @@ async def read_run(
         return
     feed, values = process.follow(key, state), VaultReader(process.server, key)
     try:
+        await values.read()
         losses = feed.losses
         needs_resync = not state.first - 1 <= after <= state.last
         while True:

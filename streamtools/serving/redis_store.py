@@ -348,6 +348,7 @@ class RedisStore(Checked):
                 for each in chain_of(run_id):
                     recorded |= await entries_of(self._ledger, each)
             events, values = list[UIEvent](), VaultReader(process.server, key)
+            await values.read()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += page
             events = [*await values.restore_events(events)]

@@ -77,7 +77,6 @@ class VaultReader:
     def __init__(self, server: RedisServer, key: str) -> None:
         self.vault: StoredVault | None = None
         self._server, self._key = server, key
-        self._was_read = False
 
     async def read(self) -> None:
         """Read the values from the server."""
@@ -103,9 +102,6 @@ class VaultReader:
 
     async def restore_events(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Return events with values instead of placeholders."""
-        if not self._was_read:  # the server has the vault of a run before its first event
-            self._was_read = True
-            await self.read()
         if self.vault is None:
             return events
         return [read_ui_event(await self.restore(event.to_json().encode())) for event in events]

@@ -154,6 +154,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         if resume is not None and isinstance(resume, DecidedRun):
             run_id = resume.next_id
         if text.rules_in_arguments or text.vault is not None:
+            from streamtools.stream.argument_rules import ArgumentRules
+
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)
         self._is_typed = typed_answer.type is not None
@@ -187,12 +189,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         judge = None if text.judge is None else JudgeStage(text.judge, machine.run_id)
         argument_rules = None
         if text.rules_in_arguments:
-            from streamtools.stream.argument_rules import ArgumentRules
-
             argument_rules = ArgumentRules(text.rules)
         vault_rules = self._hide = None
         if text.vault is not None:
-            from streamtools.stream.argument_rules import ArgumentRules
             from streamtools.stream.hiding import hide
 
             self._hide = partial(hide, text.vault)
