@@ -130,8 +130,8 @@ class Vault:
         """Return `text` with placeholders for the values in it.
 
         Text that looks like a placeholder also gets one, so that `restore` returns the same text. With `from_model`, it
-        is a placeholder that the model wrote, and does not change. With `only_known`, no rule or finder searches for
-        new values.
+        is a placeholder that the model wrote, and does not change, unless a user has written the same text. With
+        `only_known`, no rule or finder searches for new values.
         """
         spans = [] if only_known else [*self._find(self.learn(text))[1]]
         with self._lock:
@@ -142,7 +142,7 @@ class Vault:
             at = 0
             for begin, end, key in _joined(spans):
                 found = text[begin:end]
-                is_written = from_model and self._form.fullmatch(found)
+                is_written = from_model and self._form.fullmatch(found) and found not in self._placeholders
                 pieces += [text[at:begin], found if is_written else self._add(key, found)]
                 at = end
             return "".join([*pieces, text[at:]])
@@ -252,7 +252,6 @@ def _masked(text: str) -> str:
 
 def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:
     """Yield the begin, the end and the kind of each match in `text`."""
-    matcher.begin()
     for found in (matcher.feed(text), matcher.close()):
         for piece in () if isinstance(found, str) else found:
             if isinstance(piece, Match):

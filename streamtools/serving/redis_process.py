@@ -181,8 +181,7 @@ class RedisProcess:
     async def _write_vault(self, run: LeasedRun) -> None:
         """Store the values of the vault of a run, if there are new ones."""
         if run.vault is not None and (state := run.vault.state) != run.stored_state:
-            data = self._settings.cipher.encrypt(dump(run.vault))
-            await self.server.run_script(scripts.STORE, (run.meta_key,), run.token, "vault", data, "vault")
+            await self.server.store(run.key, "vault", self._settings.cipher.encrypt(dump(run.vault)), token=run.token)
             run.stored_state = state
 
     async def _append(self, batches: list[tuple[LeasedRun, list[tuple[int, bytes]]]]) -> None:

@@ -32,6 +32,8 @@ class ArgumentRules:
     def __init__(self, rules: Sequence[Rule], *, restores: bool = False) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
         self._restores = restores
+        self.restored: dict[str, Any] = {}
+        """The ids and the arguments of the calls of an earlier run. They already have the values of the vault."""
         self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by call id: the original call, and the changed call
         self._matchers: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
 
@@ -73,6 +75,8 @@ class ArgumentRules:
         Without `restores`, the returned call has an empty `raw`, because the rules cannot match the escaped strings of
         the raw text.
         """
+        if self.restored.get(call.id) == call.arguments:
+            return call
         known = self._calls.get(call.id)
         if known is None or known[0] is not call:
             raw = call.raw if self._restores else ""

@@ -51,8 +51,8 @@ class StepRunner:
     resumed: Resumption | None
     make_runner: Callable[..., Runner]
     record: Callable[[list[ToolOutcome]], object]
-    restore_values: Callable[[ToolCall], ToolCall] | None
-    """Restores the values of a vault in the arguments of a call. None without a vault."""
+    restore_values: Callable[[ToolCall], ToolCall]
+    """Restores the values of a vault in the arguments of a call."""
     running: list[ToolCall] = field(default_factory=list, init=False)
     """The calls of the current step that were passed to the runner."""
     trace: str = field(default="", init=False)
@@ -109,8 +109,7 @@ class StepRunner:
         self.running += calls
         # The history contains neutralized text, and the model may have copied it into its arguments. Restore it.
         calls = [replace(call, arguments=restore(call.arguments, dialects=self.dialects)) for call in calls]
-        if self.restore_values is not None:
-            calls = [*map(self.restore_values, calls)]
+        calls = [*map(self.restore_values, calls)]
         if not machine.awaits_outcomes:
             self._background_tasks += 1
             group.start_soon(self._run_in_background, runner, calls, send)

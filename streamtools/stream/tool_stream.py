@@ -210,7 +210,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             resumed=resumed,
             make_runner=partial(Runner, registry, options=runner),
             record=collector.record,
-            restore_values=None if vault_rules is None else vault_rules.show_call,
+            restore_values=(lambda call: call) if vault_rules is None else vault_rules.show_call,
         )
         self._run = StreamRun(machine, steps, collector, vault_rules, judge, argument_rules, resumed)
         if resumed is not None:
@@ -534,6 +534,9 @@ class StreamRun:
             self.steps.trace = observed.trace
             self._observation = Observation(observed)
             self._stages.append(self._observation)
+        if self.vault_rules is not None:
+            waiting = [*self.machine.runnable, *self.machine.pending]
+            self.vault_rules.restored = {call.id: call.arguments for call in waiting}
         self.emit(self.opening or self.machine.start())
         return observing.surrounding(observed)
 

@@ -355,6 +355,27 @@ async def test_a_call_waits_for_its_decision_with_the_value() -> None:
     assert ANN not in asked(model)
 
 
+async def test_a_placeholder_that_a_user_writes_is_no_value() -> None:
+    """Also in a call that waits, and in the next requests."""
+    sent, send = mails()
+    ask = [{"role": "user", "content": f"Tell {ANN} about <EMAIL_1>."}]
+    common: dict[str, Any] = {"tools": [tool(send, requires_approval=True)]}
+    common |= {"runner": RunnerOptions(ledger=MemoryLedger())}
+    written = events.NativeToolCall("send", {"to": "<EMAIL_1>", "text": "about <QUOTED_1>"}, "c1", "c1")
+    first = chat(models.ScriptedModel([[written]]), ask, text=TextOptions(vault=Vault([rules.email()])), **common)
+    await first
+    assert first.suspension is not None
+    (call,) = first.suspension.calls
+    model = models.ScriptedModel(["I wrote <QUOTED_1> to <EMAIL_1>."])
+    text = TextOptions(vault=first.vault)
+    second = chat(model, first.history, resume=first.suspension, approvals={call.id: True}, text=text, **common)
+
+    assert (await second).text == f"I wrote <EMAIL_1> to {ANN}."
+    assert sent == [call.arguments] == [{"to": ANN, "text": "about <EMAIL_1>"}]
+    (said,) = (message for message in model.asks[0].history if isinstance(message, Assistant))
+    assert said.calls[0].arguments == written.arguments
+
+
 async def test_rules_and_the_judge_see_values() -> None:
     """Rules that change text apply to each value."""
     judged: list[str] = []

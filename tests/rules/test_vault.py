@@ -181,6 +181,7 @@ def test_text_of_the_model_keeps_its_placeholders() -> None:
     written = "<EMAIL_1>, <email_1>, ann@example.org"
     assert vault.replace(written, from_model=True) == "<EMAIL_1>, <email_1>, <EMAIL_1>"
     assert vault.replace("<EMAIL_1>") == "<QUOTED_1>"
+    assert vault.replace(written, from_model=True) == "<QUOTED_1>, <email_1>, <EMAIL_1>"
 
 
 async def find_later(text: str) -> list[str]:

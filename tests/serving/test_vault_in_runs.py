@@ -278,13 +278,18 @@ async def test_values_are_stored_before_the_events_that_need_them(
     server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the run finds new values while its process stores the earlier ones."""
-    run_script, written, refused = redis_server.RedisServer.run_script, 0, list[LookupError]()
+    store, run_script = redis_server.RedisServer.store, redis_server.RedisServer.run_script
+    written, refused = 0, list[LookupError]()
 
-    async def slow(to: Any, script: str, keys: Any, *args: Any) -> Any:
+    async def slow(to: Any, key: str, field: str, *args: Any, **options: Any) -> Any:
+        answer = await store(to, key, field, *args, **options)
+        while field == "vault" and not run._has_done:
+            await anyio.lowlevel.checkpoint()
+        return answer
+
+    async def checked(to: Any, script: str, keys: Any, *args: Any) -> Any:
         nonlocal written
         answer = await run_script(to, script, keys, *args)
-        while script == redis_protocol.STORE and "vault" in args and not run._has_done:
-            await anyio.lowlevel.checkpoint()
         if script in (redis_protocol.APPEND, redis_protocol.END):
             values = VaultReader(to, run._journal.key)
             await values.read()
@@ -306,7 +311,8 @@ async def test_values_are_stored_before_the_events_that_need_them(
     text = TextOptions(vault=Vault([rules.email()]))
     async with Runs(RedisStore(server.url, prefix=prefix)) as runs:
         run = await runs.start(chat(ScriptedModel([*calls, "Found."]), ASK, tools=[find], text=text), owner="ann")
-        monkeypatch.setattr(redis_server.RedisServer, "run_script", slow)
+        monkeypatch.setattr(redis_server.RedisServer, "store", slow)
+        monkeypatch.setattr(redis_server.RedisServer, "run_script", checked)
         await run.wait()
     assert written > 10
     assert not refused
