@@ -67,8 +67,9 @@ def restored(vault: Vault, data: bytes) -> bytes:
 
 
 def dump(vault: Vault) -> bytes:
-    """Return the values of a vault as JSON."""
-    return compact({"placeholder": vault.placeholder, **vault.state}).encode()
+    """Return the values of a vault as JSON, with the kinds that have no values yet, so that a reader knows them."""
+    values = dict.fromkeys(vault._kinds.values(), []) | vault.state["values"]
+    return compact({"placeholder": vault.placeholder, "values": values}).encode()
 
 
 class VaultReader:

@@ -274,6 +274,31 @@ async def test_a_process_with_another_cipher(server: RedisServer, prefix: str) -
 
 
 @pytest.mark.servers
+async def test_a_reader_knows_kinds_whose_values_are_found_later(server: RedisServer, prefix: str) -> None:
+    """The run has no values when the reader begins."""
+    began = anyio.Event()
+
+    async def find() -> str:
+        """Find an address, after the reader has begun."""
+        await began.wait()
+        return BO
+
+    model = ScriptedModel([[NativeToolCall("find", {}, "c1", "c1")], "Found <EMAIL_1>."])
+    text = TextOptions(vault=Vault([rules.phone(), rules.email()]))
+    async with (
+        Runs(RedisStore(server.url, prefix=prefix)) as here,
+        Runs(RedisStore(server.url, prefix=prefix)) as there,
+    ):
+        run = await here.start(chat(model, [{"role": "user", "content": "Go."}], tools=[find], text=text), owner="ann")
+        events = []
+        async for event in (await there.find(run.id, owner="ann")).attach():
+            events.append(event)
+            began.set()
+        assert [BO] == [event.result for event in events if isinstance(event, Executed)]
+        assert text_of(events) == f"Found {BO}."
+
+
+@pytest.mark.servers
 async def test_values_are_stored_before_the_events_that_need_them(
     server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
