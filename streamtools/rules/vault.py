@@ -29,8 +29,8 @@ _DELIMITER = r"[^\w\s{}\\\"'`*&.-]"
 _TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}({_DELIMITER}{{1,4}})")
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
-_ENTITIES = {"<": "(?:<|&lt;)", ">": "(?:>|&gt;)"}
-_ESCAPES = re.compile(r'(?:\\+(?:u[0-9a-fA-F]{4}|["/bfnrt]))+')  # of JSON, also of JSON in a JSON string
+_ENTITIES = {"<": r"(?:<|&lt;|\\u003c)", ">": r"(?:>|&gt;|\\u003e)"}
+_ESCAPES = re.compile(r'\\+(?:u([0-9a-fA-F]{4})|["/bfnrt])')  # of JSON, also of JSON in a JSON string
 QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
 _MAX_CACHED = 1000
@@ -96,6 +96,7 @@ class Vault:
         self._values: dict[str, list[str]] = {key: [] for key in self._kinds}
         self._placeholders: dict[str, str] = {}  # maps each value to its placeholder
         self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
+        self._decoded: dict[str, str] = {}  # maps each spelling of a value to the value
         self._warn = lru_cache(_MAX_CACHED)(partial(log.warning, "unknown_placeholder"))  # once for each placeholder
         self._lock = threading.RLock()  # held while values are found and replaced
         self._form = self._read_form(*self._template)
@@ -166,8 +167,8 @@ class Vault:
         """
         decoded, masked = text, _masked(text)
         if masked != text:
-            decoded = _ESCAPES.sub(lambda found: json.loads('"' + re.sub(r"\\+", r"\\", found[0]) + '"'), text)
-            decoded = decoded.encode(errors="replace").decode()  # half a surrogate pair becomes "?"
+            decoded = _ESCAPES.sub(lambda found: json.loads('"\\' + found[0].lstrip("\\") + '"'), text)
+            decoded = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # joins pairs
         values: list[tuple[str, str]] = []
         for kind, finder in self._finders.items():
             found_values = finder(decoded)
@@ -190,12 +191,13 @@ class Vault:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
                 for spelling in (value, *in_json, value.replace("@", "%40")):
                     self._written.setdefault(spelling, key)
+                    self._decoded.setdefault(spelling, value)
         return placeholder
 
     # The way back.
 
     def restore(self, text: str) -> str:
-        """Return `text` with the values of its placeholders. Unknown placeholders do not change."""
+        """Return `text` with the values of its placeholders, without escapes. Unknown placeholders do not change."""
         return shown([self._restoring], text)
 
     def value_of(self, placeholder: str) -> str | None:
@@ -205,7 +207,7 @@ class Vault:
             kind, n = found[1] or found[3], int(found[2] or found[4])
             values = self._values.get(_key(kind), [])
             if 0 < n <= len(values):
-                return values[n - 1]
+                return self._decoded.get(values[n - 1], values[n - 1])
         return None
 
     def rule(self, rules: Iterable[Rule] = (), *, in_json: bool = False) -> Rule:
@@ -229,7 +231,7 @@ class Vault:
     def _read_form(self, first: str, between: str, last: str) -> re.Pattern[str]:
         """Return a pattern for placeholders, also for those that a model has changed.
 
-        It accepts lower case, plurals, spaces, quotes, Markdown escapes and HTML entities, for the known kinds only. A
+        It accepts lower case, plurals, spaces, quotes, escapes of Markdown, HTML and JSON, for the known kinds only. A
         backslash before the placeholder belongs to it only if there is one before its last delimiter, too.
         """
         gap = rf"[ \\{re.escape(between)}_-]{{0,3}}"
@@ -246,8 +248,13 @@ def _key(kind: str) -> str:
 
 
 def _masked(text: str) -> str:
-    """Return `text` with spaces instead of the escapes of JSON, because no value begins or ends inside an escape."""
-    return _ESCAPES.sub(lambda found: " " * len(found[0]), text) if '"' in text else text
+    """Return `text` of the same length with letters and spaces instead of the escapes of JSON."""
+
+    def fill(found: re.Match[str]) -> str:
+        letter = chr(int(found[1] or "20", 16))
+        return (letter if letter.isalnum() else " ") * len(found[0])
+
+    return _ESCAPES.sub(fill, text) if '"' in text else text
 
 
 def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -23,6 +23,10 @@ from streamtools.serving.redis_server import RedisServer
 
 class StoredVault(Vault):
     """The vault of a run of another process. It has no rules, so it hides each text completely."""
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self._decoded.clear()  # it restores values exactly as they were written
 
     def replace(self, text: str, **options: Any) -> str:
         return self._add(QUOTED, text)
@@ -68,7 +72,7 @@ def restored(vault: Vault, data: bytes) -> bytes:
 
 def dump(vault: Vault) -> bytes:
     """Return the values of a vault as JSON, with the kinds that have no values yet, so that a reader knows them."""
-    values = dict.fromkeys(vault._kinds.values(), []) | vault.state["values"]
+    values = {kind: [] for kind in vault._kinds.values()} | vault.state["values"]
     return compact({"placeholder": vault.placeholder, "values": values}).encode()
 
 
