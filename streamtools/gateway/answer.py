@@ -34,6 +34,7 @@ from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder
 from streamtools.parsing.dialects.neutralizing import restore
+from streamtools.rules.matcher import shown
 from streamtools.rules.vault import Vault
 from streamtools.sources.provider_terms import read_fault
 
@@ -198,7 +199,7 @@ class ClientAnswer:
             call = msgspec.structs.replace(call, id=call.id.replace(TEXT_CALL_ID, "", 1))
         arguments = restore(call.arguments, self._dialects) if self._dialects else call.arguments
         if self._vault is not None:
-            arguments = with_texts(arguments, self._vault.restore)
+            arguments = with_texts(arguments, partial(shown, [self._vault.rule()]))
         return call if arguments is call.arguments else msgspec.structs.replace(call, arguments=arguments)
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:

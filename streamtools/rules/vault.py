@@ -30,7 +30,7 @@ _TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
 _ENTITIES = {"<": r"(?:<|&lt;|\\u003c)", ">": r"(?:>|&gt;|\\u003e)"}
-_ESCAPES = re.compile(r'\\+(?:u([0-9a-fA-F]{4})|["/bfnrt])')  # of JSON, also of JSON in a JSON string
+_ESCAPES = re.compile(r'\\+(?:u[0-9a-fA-F]{4}|["/bfnrt])')  # of JSON, also of JSON in a JSON string
 QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
 _MAX_CACHED = 1000
@@ -95,13 +95,12 @@ class Vault:
         self._kinds = {_key(kind): kind for kind in (*self._given, *stored, QUOTED)}
         self._values: dict[str, list[str]] = {key: [] for key in self._kinds}
         self._placeholders: dict[str, str] = {}  # maps each value to its placeholder
-        self._written: dict[str, str] = {}  # maps each spelling of a value to the key of its kind
-        self._decoded: dict[str, str] = {}  # maps each spelling of a value to the value
+        self._written: dict[str, tuple[str, str]] = {}  # maps each spelling to the kind and the value
         self._warn = lru_cache(_MAX_CACHED)(partial(log.warning, "unknown_placeholder"))  # once for each placeholder
         self._lock = threading.RLock()  # held while values are found and replaced
         self._form = self._read_form(*self._template)
         self._shape = Rule(name=QUOTED, what=[self._form])
-        self._restoring = self.rule()
+        self._restoring = Rule(name="exact", what=[self._form], by=lambda found: self.value_of(found) or found)
         for kind, values in stored.items():
             for value in values:
                 self._add(_key(kind), value)
@@ -150,7 +149,7 @@ class Vault:
 
     def _known(self, text: str) -> Iterable[tuple[int, int, str]]:
         """Yield the begin, the end and the kind of each known value in `text`, also of values that overlap."""
-        for spelling, key in self._written.items():
+        for spelling, (key, _) in self._written.items():
             is_word, begin = spelling.isascii() and spelling.isalpha(), text.find(spelling)
             while begin >= 0:
                 end = begin + len(spelling)
@@ -190,14 +189,13 @@ class Vault:
             if key != QUOTED:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
                 for spelling in (value, *in_json, value.replace("@", "%40")):
-                    self._written.setdefault(spelling, key)
-                    self._decoded.setdefault(spelling, value)
+                    self._written.setdefault(spelling, (key, value))
         return placeholder
 
     # The way back.
 
     def restore(self, text: str) -> str:
-        """Return `text` with the values of its placeholders, without escapes. Unknown placeholders do not change."""
+        """Return the text that `replace` has changed to `text`. Unknown placeholders do not change."""
         return shown([self._restoring], text)
 
     def value_of(self, placeholder: str) -> str | None:
@@ -207,11 +205,11 @@ class Vault:
             kind, n = found[1] or found[3], int(found[2] or found[4])
             values = self._values.get(_key(kind), [])
             if 0 < n <= len(values):
-                return self._decoded.get(values[n - 1], values[n - 1])
+                return values[n - 1]
         return None
 
     def rule(self, rules: Iterable[Rule] = (), *, in_json: bool = False) -> Rule:
-        """Return the rule that restores values in the text of a model.
+        """Return the rule that restores values in the text of a model. Values from JSON have no escapes.
 
         The `rules` that change text are applied to each value. With `in_json`, a value is written as a part of a JSON
         string.
@@ -223,7 +221,7 @@ class Vault:
             if value is None:
                 self._warn(placeholder=placeholder)
                 return placeholder
-            value = shown(redacting, value)
+            value = shown(redacting, self._written.get(value, ("", value))[1])
             return json.dumps(value, ensure_ascii=False)[1:-1] if in_json else value
 
         return Rule(name="vault", what=self._shape.what, by=by, restores=True)
@@ -248,13 +246,8 @@ def _key(kind: str) -> str:
 
 
 def _masked(text: str) -> str:
-    """Return `text` of the same length with letters and spaces instead of the escapes of JSON."""
-
-    def fill(found: re.Match[str]) -> str:
-        letter = chr(int(found[1] or "20", 16))
-        return (letter if letter.isalnum() else " ") * len(found[0])
-
-    return _ESCAPES.sub(fill, text) if '"' in text else text
+    """Return `text` with spaces instead of the escapes of JSON, because no value begins or ends inside an escape."""
+    return _ESCAPES.sub(lambda found: " " * len(found[0]), text) if '"' in text else text
 
 
 def _spans(matcher: Matcher, text: str) -> Iterable[tuple[int, int, str]]:

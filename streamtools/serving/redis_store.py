@@ -241,7 +241,6 @@ class RedisStore(Checked):
         """Bind a run to its lease, and give it a journal that writes to Redis."""
         leased.on_loss, leased.on_read, leased.is_driven = run._cancel, run._record_remote_reader, True
         leased.logs_first = self._recover is not None
-        leased.vault = run._vault or leased.vault
         run._journal = RedisJournal(self, run, process, leased)
         run._is_stored, run._outlives_process = True, self._recover is not None or run.id.endswith(NEXT)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -23,10 +23,6 @@ from streamtools.serving.redis_server import RedisServer
 
 class StoredVault(Vault):
     """The vault of a run of another process. It has no rules, so it hides each text completely."""
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        super().load(state)
-        self._decoded.clear()  # it restores values exactly as they were written
 
     def replace(self, text: str, **options: Any) -> str:
         return self._add(QUOTED, text)

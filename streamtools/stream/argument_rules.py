@@ -32,9 +32,8 @@ class ArgumentRules:
     def __init__(self, rules: Sequence[Rule], *, restores: bool = False) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
         self._restores = restores
-        self.restored: dict[str, Any] = {}
-        """The ids and the arguments of the calls of an earlier run. They already have the values of the vault."""
-        self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by call id: the original call, and the changed call
+        self.calls: dict[str, tuple[ToolCall, ToolCall]] = {}
+        """By call id: the original call, and the changed call. They are equal for a call of an earlier run."""
         self._matchers: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
@@ -75,12 +74,10 @@ class ArgumentRules:
         Without `restores`, the returned call has an empty `raw`, because the rules cannot match the escaped strings of
         the raw text.
         """
-        if self.restored.get(call.id) == call.arguments:
-            return call
-        known = self._calls.get(call.id)
-        if known is None or known[0] is not call:
+        known = self.calls.get(call.id)
+        if known is None or known[0] != call:
             raw = call.raw if self._restores else ""
-            known = self._calls[call.id] = call, replace(call, arguments=self._clean(call.arguments), raw=raw)
+            known = self.calls[call.id] = call, replace(call, arguments=self._clean(call.arguments), raw=raw)
         return known[1]
 
     def _clean(self, value: Any) -> Any:

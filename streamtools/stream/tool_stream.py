@@ -535,8 +535,7 @@ class StreamRun:
             self._observation = Observation(observed)
             self._stages.append(self._observation)
         if self.vault_rules is not None:
-            waiting = [*self.machine.runnable, *self.machine.pending]
-            self.vault_rules.restored = {call.id: call.arguments for call in waiting}
+            self.vault_rules.calls |= {call.id: (call, call) for call in self.machine.runnable}
         self.emit(self.opening or self.machine.start())
         return observing.surrounding(observed)
 
