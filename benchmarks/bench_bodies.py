@@ -37,8 +37,7 @@ from starlette.routing import Route
 
 from benchmarks.measure import Case, Result, Work, main
 from streamtools import chat
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
 from streamtools.serving.requests import MAX_BODY, MAX_VALUES

@@ -10,21 +10,20 @@ async with chat(model, messages, tools=tools) as events:
 from streamtools.conversation.chat_stream import Chat, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
-from streamtools.conversation.models import (
+from streamtools.conversation.models.http_model import HTTPModel, Timeouts
+from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.models.providers import (
     AnthropicMessages,
-    Ask,
     BedrockConverse,
     CohereChat,
     GeminiChat,
     GeminiInteractions,
-    Model,
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
-    ScriptedModel,
-    Timeouts,
     latitude_request,
 )
+from streamtools.conversation.models.scripted import ScriptedModel, ScriptedReply
 from streamtools.conversation.prompts import augment_system_prompt
 from streamtools.conversation.request_writer import RequestOptions
 from streamtools.loading import load_later
@@ -32,8 +31,8 @@ from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
     "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Fallback", "GeminiChat",
-    "GeminiInteractions", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
-    "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "latitude_request", "new_nonce",
+    "GeminiInteractions", "HTTPModel", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
+    "ScriptedModel", "ScriptedReply", "Timeouts", "augment_system_prompt", "chat", "latitude_request", "new_nonce",
 ]  # fmt: skip
 
-load_later(globals(), {"models": "models"})
+load_later(globals())

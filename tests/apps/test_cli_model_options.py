@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from streamtools import conversation
 from streamtools.apps.cli import main
 from streamtools.apps.cli.answerers import ModelAnswerer
 from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.model_options import _CLIENTS
-from streamtools.conversation import models
-from streamtools.conversation.models import HTTPModel
+from streamtools.conversation import HTTPModel
 from streamtools.events import UIEvent
 from streamtools.recording import read_recordings
 from streamtools.stream.result import TurnResult
@@ -130,5 +130,5 @@ def test_a_missing_key_or_region_is_reported(
         assert f"--api {api} needs a key: set {_CLIENTS[api].key_names[0]}" in error_line(capsys)
     assert 2 == main(["serve", "--model", "m", "--api", "bedrock"])
     assert "The region is not known. Pass `region=`, or set AWS_REGION." in error_line(capsys)
-    known = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, HTTPModel)}
+    known = {each for each in vars(conversation).values() if isinstance(each, type) and issubclass(each, HTTPModel)}
     assert known - {HTTPModel} == {*_CLIENTS.values()}

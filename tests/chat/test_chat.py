@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat
 from streamtools.calls import ToolCall
-from streamtools.conversation import Chat, RequestOptions, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
     Done,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from streamtools import chat
-from streamtools.conversation.models import (
+from streamtools.conversation import (
     AnthropicMessages,
     BedrockConverse,
     GeminiChat,

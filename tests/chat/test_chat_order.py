@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import ParserOptions, ToolRegistry, chat
-from streamtools.conversation import Chat, Emulation, RequestOptions, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Chat, Emulation, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.history import User, write_messages
 from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
 from tests.support.examples import examples

@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamtools import chat
-from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
+from streamtools.conversation import AnthropicMessages, Fallback, OpenAIChat, ScriptedModel
 from streamtools.conversation.failover_rules import MIN_REPETITION, Continuation
-from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.prefill_fields import Prefill, prefill_of
 from tests.chat.test_failover import ASK, LOST, lines, text_of, told
 from tests.support.cases import together

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.conversation.models import Ask, OpenAIChat
+from streamtools.conversation import Ask, OpenAIChat
 from streamtools.conversation.models.model import Body
 from streamtools.conversation.reply import Reply
 from streamtools.events import SourceEvent, TextDelta

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from streamtools import RunnerOptions, ToolStream
-from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
+from streamtools.conversation import Ask, BedrockConverse, CohereChat
 from streamtools.events import Done
 from streamtools.history import Message, User, read_messages
 from streamtools.tools import ToolChoice, ToolRegistry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamtools import tool
-from streamtools.conversation.models import (
+from streamtools.conversation import (
     AnthropicMessages,
     Ask,
     GeminiChat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from streamtools.conversation.models import Ask, ScriptedModel, ScriptedReply
+from streamtools.conversation import Ask, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from streamtools.conversation.models import (
+from streamtools.conversation import (
     AnthropicMessages,
     Ask,
     BedrockConverse,
@@ -28,8 +28,8 @@ from streamtools.conversation.models import (
     OpenAIChat,
     OpenAIResponses,
     Timeouts,
-    http_model,
 )
+from streamtools.conversation.models import http_model
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User

@@ -15,8 +15,7 @@ import pytest
 
 from streamtools import RunnerOptions, ToolOutcome, ToolRegistry, UiTexts, chat, tool
 from streamtools.calls import ToolCall
-from streamtools.conversation import Ask, Chat, latitude_request
-from streamtools.conversation.models import HTTPModel
+from streamtools.conversation import Ask, Chat, HTTPModel, latitude_request
 from streamtools.events import Done, FollowUp, Text, Thinking, read_ui_event
 from tests.sources.test_sources_latitude import chain, native, part
 from tests.support.loopback import Loopback

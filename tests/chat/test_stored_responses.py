@@ -10,8 +10,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from streamtools import RunnerOptions, TextOptions, chat, outputs, rules, tool
-from streamtools.conversation import Fallback
-from streamtools.conversation.models import OpenAIResponses
+from streamtools.conversation import Fallback, OpenAIResponses
 from streamtools.errors import Code
 from streamtools.events import Raw, Reasoning, StepEnd, StepStart, Text, UIEvent, UsageReport, Warning
 from streamtools.machine.logged_run import LoggedRun

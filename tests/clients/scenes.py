@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamtools import ParserOptions, RunnerOptions, ToolError, chat, outputs, tool
-from streamtools.conversation import Chat, RequestOptions, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.events import SourceError, TextDelta
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs

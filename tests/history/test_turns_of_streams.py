@@ -245,7 +245,7 @@ def test_a_streamed_turn_is_sent_back_unchanged(format: str, values: Values, exp
 
 def test_the_container_is_sent_while_it_exists() -> None:
     """It is outside of the messages."""
-    from streamtools.conversation.models import AnthropicMessages, Ask
+    from streamtools.conversation import AnthropicMessages, Ask
 
     format, values, _ = STREAMS["code that is run, and the call that its program makes"]
     for until, expected in (("2000-01-01T00:00:00Z", None), ("2999-01-01T00:00:00Z", "box"), ("never", None)):

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from streamtools import chat, coalesce, replay
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import OpenAIChat
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.events import Done, Executed, UIEvent
 from streamtools.recording import RecordingTransport, ReplayBytes, ReplayTransport, shipped

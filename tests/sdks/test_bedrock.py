@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from streamtools import tool
-from streamtools.conversation.models import Ask, BedrockConverse
+from streamtools.conversation import Ask, BedrockConverse
 from streamtools.conversation.models.http_model import ModelRequest, Timeouts
 from streamtools.history import System, User, read_messages
 from streamtools.tools import ToolChoice

@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamtools import Dialect, ToolError, chat, parse, rules, tool
-from streamtools.conversation import Ask, Fallback, RequestOptions, ScriptedModel, augment_system_prompt
-from streamtools.conversation.models import OpenAIChat, OpenAIResponses, ScriptedReply
+from streamtools.conversation import (
+    Ask,
+    Fallback,
+    OpenAIChat,
+    OpenAIResponses,
+    RequestOptions,
+    ScriptedModel,
+    ScriptedReply,
+    augment_system_prompt,
+)
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import read_messages

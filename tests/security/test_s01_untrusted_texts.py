@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from streamtools import parse
-from streamtools.conversation import Ask
-from streamtools.conversation.models import (
+from streamtools.conversation import (
     AnthropicMessages,
+    Ask,
     BedrockConverse,
     CohereChat,
     GeminiChat,

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from streamtools import ToolStream, chat, sources
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import OpenAIChat
 from streamtools.conversation.models.http_model import NOT_ACCEPTED
 from streamtools.errors import Code
 from streamtools.events import LARGE, Warning, weigh

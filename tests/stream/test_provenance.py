@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from streamtools import Dialect, chat
-from streamtools.conversation import Ask, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Ask, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import Error, ProviderCompleted, ReasoningDelta, SourceError, TextDelta, UIEvent, Warning
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS

@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from streamtools import ToolRegistry, chat
-from streamtools.conversation import Chat, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Chat, ScriptedModel, ScriptedReply
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.tools import MemoryLedger, Tool
 from tests.support.options import grouped

@@ -11,8 +11,7 @@ import pytest
 import structlog.testing
 
 from streamtools import ToolRegistry, ToolStream, sources
-from streamtools.conversation import Ask
-from streamtools.conversation.models import AnthropicMessages, OpenAIChat
+from streamtools.conversation import AnthropicMessages, Ask, OpenAIChat
 from streamtools.errors import Code
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.history import User

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from streamtools import OutputOptions, chat
-from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
-from streamtools.conversation.models import AnthropicMessages
+from streamtools.conversation import AnthropicMessages, Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models.model import ANSWER_TOOL, AnswerToolReader, takes_schema
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import User

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from streamtools import InvalidItem, OutputOptions, ToolStream, chat, sources
-from streamtools.conversation import RequestOptions, ScriptedModel
-from streamtools.conversation.models import AnthropicMessages, OpenAIChat
+from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Partial
 from streamtools.json_values import Draft

@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from streamtools import OutputOptions, ToolStream, chat, coalesce, outputs, sources
-from streamtools.conversation import Ask, Fallback, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses, ScriptedModel
-from streamtools.conversation.models import AnthropicMessages, HTTPModel
+from streamtools.conversation import (
+    AnthropicMessages,
+    Ask,
+    Fallback,
+    GeminiChat,
+    HTTPModel,
+    OllamaChat,
+    OpenAIChat,
+    OpenAIResponses,
+    ScriptedModel,
+)
 from streamtools.errors import Code
 from streamtools.events import Error, Partial, ProviderCompleted, Text, TextDelta, UIEvent, Warning
 from streamtools.history import System, User

@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "history", "loading", "outputs", "apps.web"),
+        *("conversation", "history", "loading", "outputs", "apps.web"),
         *("gateway", "gateway.service"),
         "__init__",  # has the version
     },

@@ -17,8 +17,7 @@ from streamtools.apps.cli.demo import TOOLS, model_names, recorded_chat
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client
 from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
-from streamtools.conversation import ScriptedModel, chat
-from streamtools.conversation.models import HTTPModel
+from streamtools.conversation import HTTPModel, ScriptedModel, chat
 from streamtools.errors import RecordingError
 from streamtools.history import Message, System, User
 from streamtools.recording import ExchangeHead, record, shipped

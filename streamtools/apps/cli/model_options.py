@@ -10,21 +10,21 @@ from operator import attrgetter
 
 import httpx
 
+from streamtools import conversation
 from streamtools.apps.cli.errors import CommandError
-from streamtools.conversation import models
-from streamtools.conversation.models import HTTPModel
+from streamtools.conversation import HTTPModel
 from streamtools.tools import ToolRegistry
 from streamtools.tools.definitions import ProviderFormat
 
 _CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
-    "openai": models.OpenAIChat,
-    "responses": models.OpenAIResponses,
-    "anthropic": models.AnthropicMessages,
-    "gemini": models.GeminiChat,
-    "interactions": models.GeminiInteractions,
-    "ollama": models.OllamaChat,
-    "bedrock": models.BedrockConverse,
-    "cohere": models.CohereChat,
+    "openai": conversation.OpenAIChat,
+    "responses": conversation.OpenAIResponses,
+    "anthropic": conversation.AnthropicMessages,
+    "gemini": conversation.GeminiChat,
+    "interactions": conversation.GeminiInteractions,
+    "ollama": conversation.OllamaChat,
+    "bedrock": conversation.BedrockConverse,
+    "cohere": conversation.CohereChat,
 }
 _WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is a local server; botocore finds the credentials of Bedrock
 

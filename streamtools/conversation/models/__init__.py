@@ -1,22 +1,7 @@
-"""Models: one class for each provider, and `ScriptedModel` for tests."""
+"""Models: one class for each provider, and `ScriptedModel` for tests. `streamtools.conversation` has their names."""
 
-from streamtools.conversation.models.http_model import HTTPModel, Timeouts
-from streamtools.conversation.models.model import Ask, Model
-from streamtools.conversation.models.providers import (
-    AnthropicMessages,
-    BedrockConverse,
-    CohereChat,
-    GeminiChat,
-    GeminiInteractions,
-    OllamaChat,
-    OpenAIChat,
-    OpenAIResponses,
-    latitude_request,
-)
-from streamtools.conversation.models.scripted import ScriptedModel, ScriptedReply
+from streamtools.loading import load_later
 
-__all__ = [
-    "AnthropicMessages", "Ask", "BedrockConverse", "CohereChat", "GeminiChat", "GeminiInteractions", "HTTPModel",
-    "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "ScriptedModel", "ScriptedReply", "Timeouts",
-    "latitude_request",
-]  # fmt: skip
+__all__: list[str] = []
+
+load_later(globals())

@@ -87,7 +87,7 @@ class OpenAIChat(HTTPModel):
     The option `stream_options` requests the token usage at the end of the stream. If a server refuses this option,
     remove it with `stream_options=None`.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "openai"
@@ -109,7 +109,7 @@ class OpenAIResponses(HTTPModel):
     With `background=True`, the provider continues a response after its reader has disconnected. A process that
     continues a lost run then reads this response, and does not request the answer again.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "responses"
@@ -138,7 +138,7 @@ class OpenAIResponses(HTTPModel):
 class AnthropicMessages(HTTPModel):
     """A model that is called at `/v1/messages`, with the key in `ANTHROPIC_API_KEY`.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "anthropic"
@@ -180,7 +180,7 @@ class GeminiChat(HTTPModel):
 
     The key is sent in a header and is never part of the URL.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "gemini"
@@ -209,7 +209,7 @@ class GeminiInteractions(HTTPModel):
 
     Each request contains the whole history. With `store=False`, Google stores no interactions.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "interactions"
@@ -247,7 +247,7 @@ class CohereChat(HTTPModel):
 
     Cohere's `tool_choice` cannot name a tool. If a tool choice names a tool, the request contains only that tool.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "cohere"
@@ -270,7 +270,7 @@ class OllamaChat(HTTPModel):
     Ollama has no `tool_choice`. For the tool choice `none`, the request contains no tools. If the tool choice names a
     tool, the request contains only that tool. The tool choice `required` does not change the request.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "ollama"
@@ -339,7 +339,7 @@ class BedrockConverse(HTTPModel):
     Converse has no tool choice `none`. For this tool choice, the request contains the tools only if the history
     contains calls, because Converse would refuse calls without their tools.
 
-    `streamtools.conversation.models.HTTPModel` explains the parameters.
+    `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
     format = "bedrock"
