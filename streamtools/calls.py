@@ -4,7 +4,8 @@ These rules apply to native calls, calls in text and emulated calls:
 
 - The name is in `name`, `toolName`, `tool`, `tool_name` or `function.name`. If none of them exists and `function` is a
   string, that string is the name. The arguments are in `arguments`, `parameters`, `input` or `args`. If two of these
-  keys have different values, the call is rejected. Other keys are ignored.
+  keys have different values, the call is rejected. Other keys are ignored. But a call in text without arguments is
+  rejected if another key may hold them.
 - The arguments are an object, or a string that contains a JSON object. `""`, null, the string `"null"` and a missing
   key mean `{}`. Any other value is an error, because a tool must not run with arguments that the model did not write.
 - The input of a custom tool may be any text. It becomes the argument `input`.
@@ -16,7 +17,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -226,6 +227,21 @@ def unwrap(value: Any) -> UnreadCall:
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call has no tool name")
     return UnreadCall(name, found, provider_id)
+
+
+def reject_misplaced(call: Mapping[str, Any], parameters: Collection[str]) -> None:
+    """Raise `Rejected` if another key may hold the arguments of a call without arguments.
+
+    This is one of the tool's `parameters` or, if the call has no key for arguments, an unknown key with an object or an
+    array.
+    """
+    function = call.get("function")
+    members: dict[str, Any] = {**call, **(function if isinstance(function, Mapping) else {})}
+    absent = members.keys().isdisjoint(ARGUMENT_FIELDS)
+    for key, member in members.items():
+        may_hold = key in parameters or (absent and member and isinstance(member, dict | list))
+        if may_hold and key not in _ROLES and key not in ("type", "function"):
+            raise Rejected(Code.INVALID_ARGUMENTS, f"the call has no arguments; `{key[:64]}` may hold them")
 
 
 def custom_as_function(call: Any) -> Any:

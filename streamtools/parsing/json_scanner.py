@@ -438,7 +438,7 @@ class JsonScanner:
             self._escape = ""
         if kind == FIELD:  # a key of a call, or the name of its tool, has ended
             kept = "".join(self.kept)
-            text = self._read_field() if "\\" in kept or len(kept) > _MAX_FIELD else kept
+            text = None if len(kept) > _MAX_FIELD else unescape(kept)
             if self.key:
                 self._field = text
             elif text and text.strip():
@@ -478,11 +478,6 @@ class JsonScanner:
             self._escape = text[whole:]
             if whole:
                 self._calls.report_arguments(unescape(text[:whole]))
-
-    def _read_field(self) -> str | None:
-        """Return the key or the name of the tool that has just ended, or None if it is too long."""
-        text = "".join(self.kept)
-        return None if len(text) > _MAX_FIELD else unescape(text)
 
 
 class Arguments(JsonScanner):

@@ -109,6 +109,8 @@ class Header:
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
 SPACES = Some(r" \t\r\n", 0, 32)  # white space with line ends
 LINE_END = LineEnd()
+NO_TAG: Final[tuple[Part, ...]] = ("<", Some(r"^\s\S", 1, 1))
+"""The tag of a wrapper that a dialect does not have. It matches no text."""
 SENTENCE: Final[tuple[Part, ...]] = (SPACES, Some(r"^<>{}\[\]\s", 1, 1), Some("^<>{}", 0, 160))
 """White space and a sentence. Models write such a sentence between the tag of a wrapper and the first call."""
 TURN_ENDS: Final = (

@@ -269,8 +269,12 @@ class Span(Reader):
                 return
         raw = "".join(self.parts)[: place - self.kept_from]
         self.skip_from(place)
-        self.calls.resolve(raw, self.kept_from, code, survivors=True, ended=self.ended, closing=self.before_closing)
+        self._resolve(raw, self.kept_from, code, survivors=True)
         self.take = self.call_id = None
+
+    def _resolve(self, raw: str, begin: int, code: Code | None, *, survivors: bool = False) -> None:
+        self.several_lines = self.several_lines or "\n" in raw
+        self.calls.resolve(raw, begin, code, survivors=survivors, ended=self.ended, closing=self.before_closing)
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span at the current position, and turn each draft into a call or an error.
@@ -282,9 +286,7 @@ class Span(Reader):
             raise ValueError(f"`code` must be one of {', '.join(MESSAGES)}, got {code!r}")
         if self.stores:
             raw = "".join(self.parts)[: self.base + self.at - self.kept_from]
-            self.several_lines = self.several_lines or "\n" in raw
-            closing = self.before_closing
-            self.calls.resolve(raw, self.kept_from, code, survivors=survivors, ended=self.ended, closing=closing)
+            self._resolve(raw, self.kept_from, code, survivors=survivors)
         else:
             self.several_lines = True  # not certain, but very likely in a span of this length
             count = self.place - self._skipped_from
@@ -297,9 +299,7 @@ class Span(Reader):
         """Turn each draft into a call or an error, as `close` does, but continue the span."""
         if self.stores:
             begin = self.kept_from
-            raw = self.take_read()
-            self.several_lines = self.several_lines or "\n" in raw
-            self.calls.resolve(raw, begin, code, survivors=False, ended=self.ended, closing=self.before_closing)
+            self._resolve(self.take_read(), begin, code)
             if self.calls.stopped:
                 self.skip_from(self.place)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streamtools.calls import ReadCall, ToolCall, read_envelope
+from streamtools.calls import ReadCall, ToolCall, read_envelope, reject_misplaced
 from streamtools.errors import Code
 from streamtools.events import Markup, Thinking, Warning
 from streamtools.json_values import Decoded, Rejected, decode_json
@@ -126,6 +126,8 @@ class SpanCalls(msgspec.Struct, eq=False):
         arguments = envelope.arguments
         if (not arguments or "properties" in arguments) and self.declared.defines(envelope.name, arguments, value):
             raise Rejected(Code.UNRECOGNISED_TOOL_CALL, "the text repeats the definition of a tool")
+        if not arguments and name is None:
+            reject_misplaced(value, self.declared.arguments(envelope.name).properties)
         assert self.dialect is not None
         return ToolCall(
             id=call.id,

@@ -187,7 +187,8 @@ class ValueReader:
         keys = self._keys
         assert keys is not None
         if key in keys:
-            raise Rejected(Code.DUPLICATE_KEY, f"{_path_text(self._outer)} has the member {key!r} twice")
+            place = ".".join(map(str, self._outer)) or "the value"
+            raise Rejected(Code.DUPLICATE_KEY, f"{place} has the member {key!r} twice")
         keys.add(key)
         self._place = [*self._outer, key]
         self._expects = COLON
@@ -255,10 +256,6 @@ class ValueReader:
 
 
 _INFINITE = (float("inf"), float("-inf"))
-
-
-def _path_text(place: Path) -> str:
-    return ".".join(map(str, place)) or "the value"
 
 
 def _invalid() -> Rejected:

@@ -270,8 +270,9 @@ def _refuses(event: UIEvent | None) -> bool:
 def _is_late(step: FeedStep) -> bool:
     """Return True if a call and text after it arrived together although the text was no part of a malformed call.
 
-    It does not hold if another call seemed to begin before this one was closed, or if a value contains an opening tag
-    of the call or its wrapper: then the text after the closing tags decides which opening tags they close.
+    It does not hold if another call seemed to begin before this one was closed, or if the call may be a tag like
+    `<f/>`, which parameters can follow. It also does not hold if a value contains an opening tag of the call or its
+    wrapper: then the text after the closing tags decides which opening tags they close.
     """
     kinds = [type(event) for event in step.new]
     if Call not in kinds or Error in kinds[: kinds.index(Call)]:
@@ -279,7 +280,9 @@ def _is_late(step: FeedStep) -> bool:
     after = step.new[kinds.index(Call) :]
     raw = "".join(event.text for event in after if isinstance(event, Markup))
     raw = next(event.call.raw for event in after if isinstance(event, Call)) + raw
-    if any(raw.count(f"<{tag}") > raw.count(f"</{tag}") for tag in re.findall(r"</([\w:]+)", raw)):
+    if raw.endswith("/>") or any(
+        raw.count(f"<{tag}") > raw.count(f"</{tag}") for tag in re.findall(r"</([\w:]+)", raw)
+    ):
         return False
     unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in after)
     return any(

@@ -115,6 +115,16 @@ def end_call(
     return not last
 
 
+def single(read: Callable[[Span], Generator[None, None, CallEnd]], tag: str, closing: Closing) -> Body:
+    """Return the grammar of one call that `read` reads. `tag` and `closing` are the parameters of `end_call`."""
+
+    def body(span: Span) -> Generator[None, None, None]:
+        end = yield from read(span)
+        yield from end_call(span, end, tag, closing)
+
+    return body
+
+
 @dataclass(frozen=True, eq=False)
 class WrappedCalls:
     """The grammar of several calls between two tags, after the first of these tags."""
@@ -283,9 +293,9 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     return body
 
 
-def forged_result(close: str) -> Body:
+def forged_result(close: str | Closing) -> Body:
     """Return the grammar of a tool result that the model invented. The result and its closing tag are hidden."""
-    return _hidden(Closing(close))
+    return _hidden(Closing(close) if isinstance(close, str) else close)
 
 
 def rest_of_call(end: tuple[Part, ...]) -> Body:

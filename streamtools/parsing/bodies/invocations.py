@@ -4,6 +4,9 @@ Calls may be in a wrapper, such as `<function_calls>`. The module `nesting` deci
 value comes from the JSON schema of the tool, or from an attribute: `string="true"` is text, and `string="false"` is
 JSON. Some models write one JSON object with all arguments in the position of the first parameter.
 
+The slash in `<invoke name="f"/>` ends the call, unless an argument or the closing tag follows. In a wrapper, other text
+makes the call an error.
+
 In a wrapper, text that is not a call is a separate error. Such text ends before the next call or the end of the
 wrapper, or after the closing tag of a call. If only the closing tag of a call is missing, and another call or the end
 of the wrapper follows, the call is valid.
@@ -21,11 +24,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_end, read_json_call
-from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter, unescape
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, read_end, read_json_call, single
+from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter, is_whole, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES
 from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, END_OF_EMPTY, Elements, read_attributes
-from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import NO_TAG, SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -69,7 +72,7 @@ class Invocations:
         # The search for markers is fast only if they begin with a long literal.
         names: tuple[Part, ...] = wrapper if len(wrapper) == 1 else (OneOf(wrapper),)
         self.wrapper: tuple[Part, ...] = (*begin, *names, ">")
-        self.unwrap: tuple[Part, ...] = (*end, *names, ">") if wrapper else ("<>",)  # no model writes this tag
+        self.unwrap: tuple[Part, ...] = (*end, *names, ">") if wrapper else NO_TAG
         close: tuple[Part, ...] = (*end, invoke, SPACES, ">")
         parameter_begin: tuple[Part, ...] = (*begin, parameter, BEFORE_ATTRIBUTE)
         self.close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
@@ -81,19 +84,15 @@ class Invocations:
         ]
         tokens = [(token,) for token in following]
         self.text, self._level = NestedText(*wrappers, *levels, ends=tokens, key=_KEY_IN_TAG, xml=xml), len(wrappers)
-        self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
+        broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self.names, self._read_name = (invoke, parameter), read_name
         self._elements = Elements(lead, xml=xml) if elements else None
         self._close_text = f"</{first}{invoke}>"
         read, tags = partial(self._read_call, outermost=0), (opened, unwrap, Pattern(*self.wrapper))
-        broken = self._end_of_broken
+        self.bare = single(partial(read, outermost=self._level), self._close_text, broken)
+        """Reads one call without a wrapper, after the beginning of its opening tag."""
         self.wrapped = WrappedCalls(read, tags, self._close_text, broken, broken)
         """Reads calls after the opening tag of their wrapper."""
-
-    def bare(self, span: Span) -> Generator[None, None, None]:
-        """Read one call without a wrapper, after the beginning of its opening tag."""
-        end = yield from self._read_call(span, self._level)
-        yield from end_call(span, end, self._close_text, self._end_of_broken)
 
     def addressed(self, *ends: str) -> Body:
         """Return the grammar of a message to a tool, after the header of the message.
@@ -121,8 +120,10 @@ class Invocations:
         span.set_name(name)
         if _has_tag(name) and name not in span.declared:
             span.fail_call(Code.UNRECOGNISED_TOOL_CALL, "the name of the tool contains a tag")
-        if end_of_tag == "/>":
-            Members(span).end()  # no arguments
+        argument = self._elements.opening if self._elements else self.text.argument
+        wrapped, tags = outermost < self._level, self.text.after_slash
+        if end_of_tag == "/>" and (yield from is_whole(span, argument, *tags, wrapped=wrapped)):
+            Members(span).end()
             return CallEnd.CLOSED
         if (yield from span.peek()) == "{":
             return (yield from read_json_call(span, *self._ends))
@@ -174,12 +175,6 @@ _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"
 STRAY_XTML = _TEXT.strays
 
 
-def xtml_call(span: Span) -> Generator[None, None, None]:
-    """Read one XTML call after `<|open|>call`."""
-    end = yield from _read_xtml(span)
-    yield from end_call(span, end, _CLOSE, _END_OF_BROKEN)
-
-
 def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     attributes = yield from _read_token_attributes(span)
     if attributes is None:
@@ -197,6 +192,10 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         return CallEnd.CUT if end is CallEnd.UNCLOSED else end
     yield from span.peek()
     return (yield from read_end(span, *_ENDS))
+
+
+xtml_call = single(_read_xtml, _CLOSE, _END_OF_BROKEN)
+"""Reads one XTML call after `<|open|>call`."""
 
 
 def _read_argument(span: Span) -> Generator[None, None, Parameter | CallEnd]:

@@ -24,16 +24,19 @@ _CONTAINER = Pattern(SPACES, "{", SPACES, OneOf(('"tools"', '"tool_calls"')), SP
 """The beginning of an object that contains an array of calls: `{"tools": [{"tool": "get_weather"}]}`."""
 
 
-def json_calls(close: str = "", *, ends: Sequence[str] = (), contained: bool = False) -> Body:
+def json_calls(close: str = "", *, ends: Sequence[str] = (), contained: bool = False, whole: bool = False) -> Body:
     """Return the grammar of JSON calls.
 
     `close` is the closing tag, or "" for none. `ends` are tokens that end the message. Before one of them, the closing
-    tag may be missing. With `contained`, an object may contain the array of calls. This needs a closing tag.
+    tag may be missing. With `contained`, an object may contain the array of calls. This needs a closing tag. With
+    `whole`, the marker is the beginning of the JSON.
     """
     if close:
         return _TaggedJson(close, ends, contained)
 
     def body(span: Span) -> Generator[None, None, None]:
+        if whole:
+            span.rewind(0)
         yield from close_untagged(span, (yield from span.json()))
 
     return body
@@ -184,13 +187,3 @@ def chained_json(*begin: Part) -> Body:
                 span.at += 1
 
     return body
-
-
-def from_its_marker(body: Body) -> Body:
-    """Return a grammar that also applies `body` to the marker. Use it if the text of the marker belongs to the call."""
-
-    def read(span: Span) -> Generator[None, None, None]:
-        span.rewind(0)
-        yield from body(span)
-
-    return read

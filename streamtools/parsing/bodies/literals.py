@@ -219,8 +219,7 @@ class Literals:
     def take(self, text: str) -> None:
         """Fast path of `scan` for text that continues the open string. `find_change` must return None for it."""
         assert self._string is not None
-        write = self._write
-        write(self._string.convert(text))
+        self._write(self._string.convert(text))
 
     def scan(self, text: str, at: int = 0) -> int:
         """Read `text` from index `at` to the end of the value. Returns the index after it.

@@ -228,23 +228,17 @@ class AddressedCall:
         self._recipients = re.compile(recipient).findall
         self._tokens = (*ends, *begins)
         self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
-        self._closing = Closing(*ends, before=begins)
+        self.closing = Closing(*ends, before=begins)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         span.set_name(["", *self._recipients(span.marker)][-1].removesuffix("??"))  # models write `??` after a name
-        char = yield from span.peek()
-        if char not in ("{", ""):
+        if (yield from span.peek()) not in ("{", ""):
             yield from self._read_other(span)
             return
         end = yield from read_arguments(span)
         if end is None and (yield from self._close(span)):
             return
-        yield from end_call(span, end or CallEnd.BROKEN_JSON, self._tokens[0], self._closing)
-
-    def result(self, span: Span) -> Generator[None, None, None]:
-        """Read a message that the model invented as the result of a call, up to its end."""
-        yield from span.until(self._closing)
-        span.close()
+        yield from end_call(span, end or CallEnd.BROKEN_JSON, self._tokens[0], self.closing)
 
     def _read_other(self, span: Span) -> Generator[None, None, None]:
         """Read content that is not an object. Empty content and `null` mean no arguments. Other content is an error."""
@@ -252,7 +246,7 @@ class AddressedCall:
         Members(span).end()  # no arguments
         if not (yield from self._close(span)):
             span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
-            closed = yield from span.until(self._closing)
+            closed = yield from span.until(self.closing)
             span.close(None if closed else Code.TRUNCATED)
 
     def _close(self, span: Span) -> Generator[None, None, bool]:

@@ -99,9 +99,12 @@ class NestedText:
         self._count = len(levels)
         self._tags = [*(level.close for level in levels), *(level.opening for level in levels), *filter(None, [head])]
         begins = [level.begin or level.opening for level in levels]
-        self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
-        self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
+        self._ahead = ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
+        ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._begin_value = Pattern(*begins[value])
+        self.argument = Pattern(SPACES, *begins[value][:-1])
+        self.after_slash = (*ahead[value - 1 :: -1], *ahead[value + 1 : 2 * value + 1], *ahead[2 * value + 2 :])
+        """The tags that may follow a tag like `<f/>`, first its closing tag."""
         self._close_value = Pattern(SPACES, *levels[value].close)
         self._opening = "".join(part for part in levels[value].opening if isinstance(part, str))
         self._others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
@@ -177,7 +180,8 @@ class NestedText:
             if opens:
                 level = level if opens == 1 else value  # the tag before the opening tag of a value
                 if level == value and not (nested or bare):
-                    key, first = self._find_key(tag), _is_blank(reader, begin)
+                    key, short = self._find_key(tag), reader.before_closing - begin < 16
+                    first = short and not _text_before_tag(reader, begin).strip()  # the value is blank
                     if first if key is None else may_begin(key[key.lastindex or 0], first):
                         certain = not (first or _lacks_opening(reader, begin))
                         reader.unread(tag)
@@ -319,6 +323,19 @@ class NestedText:
                 break
 
 
+def is_whole(span: Span, argument: Pattern, *tags: Pattern, wrapped: bool = False) -> Generator[None, None, bool]:
+    """Return whether a tag like `<f/>` is a whole call. Reads its closing tag, the first of `tags`, if it follows.
+
+    It is no whole call if `argument`, the beginning of an argument, follows. In a wrapper, only one of the `tags` or
+    the end of the stream may follow.
+    """
+    found = yield from span.expect(*tags, argument)
+    rest = span.text[span.at :]
+    if found >= 0 or not rest.strip():
+        return found < len(tags)
+    return not argument.startswith(rest) and (not wrapped or any(tag.startswith(rest) for tag in tags))
+
+
 def _are_in(run: list[int], nested: list[int]) -> bool:
     """Return True if each closing tag in `run` ends one of the nested elements, from the inner to the outer."""
     inner = reversed(nested)
@@ -332,11 +349,6 @@ def _text_before_tag(reader: Reader, begin: int) -> str:
         pieces.append(piece)
         place -= len(piece)
     return "".join(reversed(pieces))[max(0, begin - place) : reader.before_closing - place]
-
-
-def _is_blank(reader: Reader, begin: int) -> bool:
-    """Return True if only white space is between `begin` and the tag that was read last."""
-    return reader.before_closing - begin < 16 and not _text_before_tag(reader, begin).strip()
 
 
 def _lacks_opening(reader: Reader, begin: int, tag: str = "") -> bool:

@@ -16,7 +16,8 @@ Models forget closing tags. The call is still valid in these cases:
 - The value is followed by its closing tag, and then by another function or the end of the wrapper.
 - The value is followed by the end of the wrapper, and then by another wrapper or the end of the message.
 
-The slash in `<function=f/>` ends the function, unless a parameter or the closing tag follows.
+The slash in `<function=f/>` ends the function, unless a parameter or the closing tag follows. In a wrapper, other text
+makes the call an error.
 
 If no closing tag of the value is followed by another tag of the call, it is unknown where the value ends. The call is
 then an error. It ends with the last closing tag in its text, and the text after that tag is part of the answer.
@@ -40,11 +41,11 @@ from types import MappingProxyType
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_json_call
-from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter
+from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_json_call, single
+from streamtools.parsing.bodies.nesting import Level, NestedText, Parameter, is_whole
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.declared import Schema
-from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import NO_TAG, SPACES, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
@@ -52,8 +53,7 @@ _FUNCTION, _END_FUNCTION, _PARAMETER, _END_PARAMETER = "<function=", "</function
 _NAME = Word(r"^<>\r\n", 256)
 _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
-_BEGIN_FUNCTION, _BEGIN_PARAMETER = Pattern(_FUNCTION), Pattern(SPACES, _PARAMETER)
-_CLOSE_FUNCTION = Pattern(SPACES, "</function", SPACES, ">")
+_BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
 _KEY_IN_TAG = r"""=\s*(?:"(.*)"|'(.*)'|(.*?))\s*/?>"""
 _REST_OF_TAG: tuple[Part, ...] = (Some(r"^<>\r\n", 1, 256), ">")
 _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
@@ -74,22 +74,19 @@ class FunctionTags:
         self.text = NestedText(
             Level((open_,), (close,)),
             Level((_FUNCTION, *_REST_OF_TAG), (_END_FUNCTION,), (_FUNCTION,)),
-            Level((_PARAMETER, *_REST_OF_TAG), (_END_PARAMETER,), (_PARAMETER,)),
+            Level((_PARAMETER, *_REST_OF_TAG), (_END_PARAMETER,), ("<parameter", "=")),
             key=_KEY_IN_TAG,
             missing=2,
         )
         self._verbatim = verbatim
         broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
         junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
-        self._ends_alone = _CLOSE_FUNCTION, _BEGIN_FUNCTION, Pattern(open_)
+        ends = _CLOSE_FUNCTION, _BEGIN_FUNCTION, Pattern(open_)
+        self.alone = single(partial(self._read_function, outermost=1, ends=ends), _END_FUNCTION, _END_OF_BROKEN)
+        """Reads one function without a wrapper, after its marker."""
         read = partial(self._read_function, outermost=0, ends=(_CLOSE_FUNCTION, *tags))
         self.wrapped = WrappedCalls(read, tags, _END_FUNCTION, broken, junk)
         """Reads functions after the opening tag of their wrapper."""
-
-    def alone(self, span: Span) -> Generator[None, None, None]:
-        """Read one function without a wrapper, after its marker."""
-        end = yield from self._read_function(span, 1, self._ends_alone)
-        yield from end_call(span, end, _END_FUNCTION, _END_OF_BROKEN)
 
     def _read_function(self, span: Span, outermost: int, ends: tuple[Pattern, ...]) -> Generator[None, None, CallEnd]:
         """Read one function after `<function=`. Returns the `CallEnd` of the call.
@@ -104,7 +101,7 @@ class FunctionTags:
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
         members = Members(span, span.declared.arguments(name), any_key=True)
-        if empty and (yield from span.expect(_CLOSE_FUNCTION, _BEGIN_PARAMETER)) < 1:  # no parameter follows
+        if empty and (yield from is_whole(span, self.text.argument, *self.text.after_slash, wrapped=not outermost)):
             members.end()
             return CallEnd.CLOSED
         return (yield from self.text.read_parameters(span, members, self._read_tag, *ends, outermost=outermost))
@@ -176,8 +173,6 @@ SUFFIX = ":", Some(r"A-Za-z0-9_.\-", 1, 32)
 """A suffix in the name of a tag, such as `:opensource`."""
 _TAGS_AROUND_PAIRS = ("tool_call", "iquest_tool_call", "iquestcoder_tool_call")
 """The names of the tags around the calls of all dialects with the tag `<arg_key>`."""
-_NO_TAG = ("<>",)
-"""A tag that no model writes."""
 _NO_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -216,7 +211,7 @@ class ArgumentPairs:
 
         self.tag_text: Callable[[str], str] = lambda name: "".join(part for part in tag(name) if isinstance(part, str))
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
-        self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
+        self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else NO_TAG
         self.begin_key = tag("arg_key")
         names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value", *filter(None, (separator,)))
         self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
@@ -236,19 +231,15 @@ class ArgumentPairs:
             others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if self.tag_text("tool_call") != f"<{name}>"))
             levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
             outermost = 1
-        self._call_level = outermost + bool(wrapper)
         following = (tag(separator),) if separator else ()
         self.text = NestedText(*levels, ends=following, head=pair, key=_KEY_IN_PAIR, outermost=outermost)
-        self._end_of_broken = broken = Closing(self.close, before=(self.opening, self.unwrap))
+        broken = Closing(self.close, before=(self.opening, self.unwrap))
         read = partial(self._read_call, outermost=outermost)
+        self.single = single(partial(read, outermost=outermost + bool(wrapper)), self._close, broken)
+        """Reads one call without a wrapper, after its opening tag."""
         wrapper_tags = Pattern(*self.opening), Pattern(*self.unwrap), Pattern(*self.wrapper)
         self.wrapped = WrappedCalls(read, wrapper_tags, self._close, broken, broken)
         """Reads calls after the opening tag of their wrapper."""
-
-    def single(self, span: Span) -> Generator[None, None, None]:
-        """Read one call without a wrapper, after its opening tag."""
-        end = yield from self._read_call(span, self._call_level)
-        yield from end_call(span, end, self._close, self._end_of_broken)
 
     def _read_call(self, span: Span, outermost: int) -> Generator[None, None, CallEnd]:
         """Read a call. Returns its `CallEnd`. `outermost` is the level of the outermost tag that must be closed."""

@@ -27,7 +27,7 @@ from typing import Final
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, end_call, read_json_call
-from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
+from streamtools.parsing.bodies.nesting import Level, NestedText, is_whole, unescape
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
@@ -124,7 +124,7 @@ class Elements:
         self._prefix_length = len(prefix) + 1
         open_: tuple[Part, ...] = (prefix + "<", _NAME, _AFTER_NAME)
         close: tuple[Part, ...] = (prefix + "</", SPACES, _NAME, SPACES, ">")
-        self._open, self._close = Pattern(SPACES, *open_), Pattern(SPACES, *close)
+        self.opening, self._close = Pattern(SPACES, *open_), Pattern(SPACES, *close)
         self._null = Pattern(SPACES, OneOf(("null", "None")), SPACES, *close)
         self._bracket = Pattern(SPACES, "<![CDATA[", SPACES, "[") if xml else _BRACKET
         self._prefix, self._xml = prefix, xml
@@ -143,7 +143,7 @@ class Elements:
             # `</s>` ends the message, unless it closes an element.
             yield from (span.peek() if container.name != "s" else span.accept(_SPACES))
             place = span.place
-            found = yield from span.choose(self._open, self._close)
+            found = yield from span.choose(self.opening, self._close)
             name = self._tag_name(span.read_since(place))
             if found < 0:
                 return cut_in_tag(span, *self._tags)
@@ -205,7 +205,7 @@ class Elements:
         if types and not types & _CONTAINERS:
             return (yield from self._read_text(span, stack, name, schema))
         place = span.place
-        found = yield from span.choose(self._close, self._open, _BRACKET, self._bracket)
+        found = yield from span.choose(self._close, self.opening, _BRACKET, self._bracket)
         before = span.read_since(place)
         inner = self._tag_name(before)
         if found == 0 and inner == name:
@@ -291,23 +291,25 @@ _ELEMENTS = Elements(xml=True)  # shared by all tools; its patterns are compiled
 
 
 class ElementCall:
-    """The grammar of the calls of one tool. `name` is the name of the tool and of its tag."""
+    """The grammar of the calls of one tool. `name` is the name of the tool and of its tag.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    `first` are the beginnings of the tags of its parameters, without the bracket.
+    """
+
+    def __init__(self, name: str, first: tuple[str, ...]) -> None:
+        self._name, self._first = name, Pattern(SPACES, "<", OneOf(first or ("/" + name,)))
         close: tuple[Part, ...] = ("</", SPACES, name, SPACES, ">")
-        self._close = Pattern(*close)
+        self._close, self._close_empty = Pattern(*close), Pattern(SPACES, *close)
         self._closing = Closing(close)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read the rest of a call after its opening tag, which may be an empty tag, such as `<f/>`."""
         span.set_name(self._name)
-        if span.marker.endswith("/>"):
-            Members(span).end()  # no arguments
+        if span.marker.endswith("/>") and (yield from is_whole(span, self._first, self._close_empty)):
+            Members(span).end()
             span.close()
             return
-        char = yield from span.peek()
-        if char == "{":
+        if (yield from span.peek()) == "{":
             end = yield from read_json_call(span, self._close)
         else:
             end = yield from _ELEMENTS.read(span, self._name, span.declared.arguments(self._name))

@@ -391,7 +391,7 @@ def _element_openers(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ..
     words = [parameter + following for parameter in parameters if _is_name(parameter) for following in _AFTER_NAME]
     first = OneOf(tuple(words)) if parameters else Some("A-Za-z_", 1, 1)
     begin: tuple[Part, ...] = (f"<{name}", SPACES, ">", SPACES)
-    body = ElementCall(name)
+    body = ElementCall(name, tuple(words))
     openers = [
         Opener(begin, body, ahead=("{", SPACES, '"')),
         Opener(begin, body, ahead=("</", SPACES, name, SPACES, ">")),

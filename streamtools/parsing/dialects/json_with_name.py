@@ -19,7 +19,7 @@ from typing import Any
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
-from streamtools.parsing.bodies.json_bodies import chained_json, from_its_marker, json_calls
+from streamtools.parsing.bodies.json_bodies import chained_json, json_calls
 from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -392,7 +392,7 @@ def _array_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 def _bare(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
     """Return the openers of bare JSON: at the start of a message, and after another call and a semicolon."""
     return (
-        Opener(begin[:1], from_its_marker(json_calls()), ahead=begin[1:], where="start"),
+        Opener(begin[:1], json_calls(whole=True), ahead=begin[1:], where="start"),
         Opener((";", SPACES), json_calls(), ahead=begin, where="start"),
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
+from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, AddressedCall, NamedCall, bare
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag
@@ -96,7 +97,7 @@ def harmony() -> Dialect:
             ),
             # The prompt may contain the beginning of the header, such as `<|start|>assistant`.
             Opener(("to=", _TOOL, _PADDING, "<|channel|>", _ANY, *begin), message, where="start", tag_parts=0),
-            Opener(("<|start|>functions.", _ANY, "<|message|>"), message.result, kind="result"),
+            Opener(("<|start|>functions.", _ANY, "<|message|>"), forged_result(message.closing), kind="result"),
             *_openers_without_tokens(),
         ),
         write_call=name_and_json(
