@@ -3,8 +3,8 @@
     .venv/bin/uvicorn --app-dir examples scripted_provider:app --port 8080
 
 If the request offers `get_weather`, `weather` or `pay`, the answer calls it. Any other answer counts, so slowly
-that you can reload the page or stop the answer. If the model has the name of a recording in the package, the recording
-is played.
+that you can reload the page or stop the answer. The model `short` answers in one sentence instead. If the model has the
+name of a recording in the package, the recording is played.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def script(body: dict[str, Any]) -> list[dict[str, Any]]:
     has_result = last["role"] == "tool" or "~~~tool_result" in str(last["content"])
     offered = json.dumps([body.get("tools"), body["messages"][0]["content"]])
     name = next((name for name in CALLS if f'"{name}"' in offered.replace("\\", "")), None)
+    if has_result and body["model"] == "short":
+        return [{"content": "It is "}, {"content": "18 °C in Paris.\n"}]
     if name is None or has_result:
         return [{"content": f"{number} "} for number in range(30)]
     arguments = json.dumps(CALLS[name])

@@ -23,6 +23,7 @@ from tests.examples.loading import EXAMPLES, call, load, piece, say
 from tests.support.gateway import collect, request, stream
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
+from tests.support.readme import read_blocks
 from tests.support.serving import Served, read_frames
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,25 @@ async def test_the_scripted_provider_calls_a_tool_and_counts(*, native: bool, mo
     assert ("finished", [str(number) for number in range(30)]) == (result.reason, result.text.split())
     assert [] == [*result.errors, *result.warnings]
     assert recorded.text.startswith("I will look up the weather in Paris.")
+
+
+@pytest.mark.parametrize("native", [True, False])
+async def test_the_quickstart_prints_what_its_page_shows(*, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that its last block shows is the text of the scripted provider."""
+    monkeypatch.setenv("DELAY", "0")
+    blocks = read_blocks((EXAMPLES.parent / "docs" / "quickstart.md").read_text(encoding="utf-8"))
+    (program,) = [block for block in blocks if block.notes.get("program") == "quickstart"]
+    (shown,) = [block for block in blocks if "shows" in block.notes]
+    provider = load("scripted_provider")
+    (written,) = provider.script({"model": "short", "messages": [{"role": "user", "content": '"get_weather"'}]})
+    async with Served(provider.app) as server:
+        code = program.text.replace("http://127.0.0.1:8080", server.url)
+        code = code.replace("native_tool_calls=True", f"native_tool_calls={native}")
+        done = await anyio.run_process([sys.executable, "-W", "error", "-c", code], check=False)
+
+    assert ("" if native else "\n") + str(program.output) == done.stdout.decode()
+    assert b"" == done.stderr
+    assert shown.text == written["content"]
 
 
 @asynccontextmanager
