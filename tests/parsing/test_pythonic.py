@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from streamtools import Parser
 from streamtools.events import CallDelta
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
+from tests.support.bounds import stored
 from tests.support.cases import cases, together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 
@@ -213,6 +215,31 @@ def test_lfm2_accepts_unescaped_quotes() -> None:
                 expected = [call("f", a=value, b=1), "!"]
                 text = f"<|tool_call_start|>[f(a={text}, b=1)]<|tool_call_end|>!"
                 assert expected == read(text, dialects=["lfm2_pythonic"])
+
+
+@pytest.mark.parametrize("begin", ["{'", "{", "", "'b' "])
+def test_lfm2_text_after_a_limit_is_not_stored(begin: str) -> None:
+    """This also holds for a first element in braces, which may be a key or an element of a set."""
+    parser = Parser(dialects=["lfm2_pythonic"], limits=Limits(call=100))
+    parser.feed(f"<|tool_call_start|>[f(a={begin}")
+    for _ in range(50):
+        parser.feed("x" * 40)
+    before = stored(parser)
+    for _ in range(200):
+        parser.feed("x" * 40)
+    assert stored(parser) <= before
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(f"{{'{'x' * 2000}': 1, 'b': 2}}", call("f", a={"x" * 2000: 1, "b": 2}), id="a long key"),
+        pytest.param(f"{{'{'x' * 2000}', 'b'}}", error("unrecognised_tool_call"), id="a set of a long string"),
+        pytest.param("1" * 2000, error("number_too_long"), id="a long number"),
+    ],
+)
+def test_lfm2_long_values_do_not_depend_on_the_cut(text: str, expected: Brief) -> None:
+    assert [expected] == read(f"<|tool_call_start|>[f(a={text})]<|tool_call_end|>", dialects=["lfm2_pythonic"])
 
 
 @pytest.mark.parametrize(

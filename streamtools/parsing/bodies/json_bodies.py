@@ -182,8 +182,7 @@ def chained_json(*begin: Part) -> Body:
                 span.close()
                 return
             span.go_back(end_of_call)
-            yield from span.peek()
-            if span.text[span.at] == ";":
+            if (yield from span.peek()) == ";":
                 span.at += 1
 
     return body

@@ -170,7 +170,7 @@ def quoted(text: str) -> str:
 
 # The characters of a number or a literal word.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
-_WORD_LIMIT = 4096  # the maximum length of a word; Python converts up to 4300 digits to a number
+_WORD_LIMIT = 1024  # a longer number is an error, and a longer first element in braces is the key of an object
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
 # The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
@@ -260,7 +260,13 @@ class Literals:
         self._pending = ""
         self._flush()
 
+    @property
+    def _may_be_set(self) -> bool:
+        """Whether the last container may still be a set. This does not depend on how the text is cut."""
+        return self._undecided and sum(map(len, self._pieces)) < _WORD_LIMIT
+
     def _flush(self) -> None:
+        self._undecided = self._undecided and self._may_be_set
         if self._pieces and not self._undecided:
             self._write("".join(self._pieces))
             self._pieces.clear()
@@ -272,7 +278,7 @@ class Literals:
                 return at
         char = text[at]
         expect = self._expect
-        if expect == _COLON and self._undecided:
+        if expect == _COLON and self._may_be_set:
             expect = self._decide(char)
         if expect >= _COLON:
             if char != (":" if expect == _COLON else ","):
@@ -295,7 +301,7 @@ class Literals:
             if quotes:
                 self._pending = text[at:]
                 return len(text)
-        elif char == "(" and self._undecided:
+        elif char == "(" and self._may_be_set:
             self._make_set()
             return self._open(char, at)
         elif expect != _KEY and char in "[{(":
@@ -327,8 +333,7 @@ class Literals:
         """
         if char in ",}":
             self._make_set()
-            self._expect = _NEXT
-        elif not self._pieces[-1]:  # the element cannot be a key
+        if not (self._undecided and self._pieces[-1]):  # the element cannot be a key
             self._expect = _NEXT
         else:
             self._undecided = False
@@ -418,7 +423,7 @@ class Literals:
 
     def _ends(self, content: _LooseContent, following: str) -> bool:
         """Return True if a quote before the character `following` ends the string."""
-        structure = ",)]}" if self._expect != _KEY else ":,}" if self._undecided else ":"
+        structure = ",)]}" if self._expect != _KEY else ":,}" if self._may_be_set else ":"
         return following in structure + " \t\r\n" and not (content.has_quote and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
@@ -446,11 +451,14 @@ class Literals:
         return end
 
     def _end_word(self, word: str) -> None:
-        self._word = None
+        self._word, word = None, word.rstrip()
+        value = _WORDS.get(word) or number(word, zeros=self._loose_until != "")
+        if value is not None and len(word) == _WORD_LIMIT and self.fault is None:  # the rest of the number is dropped
+            self.fault = Code.NUMBER_TOO_LONG, f"a number has more than {_WORD_LIMIT - 1} characters"
         if self._expect == _KEY:
-            key = number(word)
-            if self._undecided:
-                self._element = _WORDS.get(word) or number(word, zeros=True) or ""
+            key = number(word) if value is not None else None
+            if self._may_be_set:
+                self._element = value or ""
             if key is None and self._element:
                 self._pieces.append("")
                 self._expect = _COLON
@@ -461,8 +469,6 @@ class Literals:
             self._pieces.append(f'{self._after_comma}"{quoted(key)}"')
             self._expect = _COLON
         else:
-            word = word.rstrip()
-            value = _WORDS.get(word) or number(word, zeros=self._loose_until != "")
             if value is None and self.fault is None:
                 self.fault = Code.INVALID_ARGUMENTS, f"{word[:64]!r} is not a literal"
             self._pieces.append(self._after_comma + (value or "null"))

@@ -202,8 +202,7 @@ class Enclosed:
         end = yield from self._named.read(span, self._close)
         if end is not None:
             return end
-        char = yield from span.peek()
-        if self._named.fenced and char == "`" and (yield from span.accept(_FENCE)):
+        if (yield from span.peek()) == "`" and self._named.fenced and (yield from span.accept(_FENCE)):
             yield from span.peek()
         found = yield from span.expect(self._close, *self._others)
         if found < 0 and not span.at_end_in(*self._tags):
@@ -246,8 +245,7 @@ class AddressedCall:
         Members(span).end()  # no arguments
         if not (yield from self._close(span)):
             span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
-            closed = yield from span.until(self.closing)
-            span.close(None if closed else Code.TRUNCATED)
+            span.close(None if (yield from span.until(self.closing)) else Code.TRUNCATED)
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
         """Read the end of the message and close the span. Returns False if the message does not end here."""

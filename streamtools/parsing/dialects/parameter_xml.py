@@ -218,8 +218,7 @@ def poolside_xml() -> Dialect:
     json_body, pairs = json_calls("</tool_call>"), ArgumentPairs()
 
     def body(span: Span) -> Generator[None, None, None]:
-        char = yield from span.peek()
-        yield from (json_body if char and char in "{[" else pairs.single)(span)
+        yield from (json_body if (yield from span.peek()) in ("{", "[") else pairs.single)(span)
 
     return replace(
         glm_xml(),
