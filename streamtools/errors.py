@@ -361,6 +361,8 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
         raise TypeError(f"{name}() takes {accepted} without a name; write {names}")
     if unnamed is None or not (named or given[1:]):  # `copy` and `pickle` make an object without arguments
         return
+    if twice := [each for each in unnamed[: len(given)] if each in named]:
+        raise TypeError(f"{name}() got {twice[0]} twice: without a name and as {twice[0]}=...")
     if missing := [each for each in required if each not in {*named, *unnamed[: len(given)]}]:
         raise TypeError(f"{name}() needs a value for {' and '.join(missing)}")
 

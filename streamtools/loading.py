@@ -117,7 +117,7 @@ def _import_of(name: str, package: str) -> str:
         name = next((ours for ours, others in _OTHER_NAMES.items() if name.lower() in others.split()), name)
     own = [each for each in homes if homes[each] == package]
     listed = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
-    words = _words_of(name)
+    words = _words_of(re.sub("(?<=.)(Chat|Model|Client)$", "", name))  # `AnthropicMessages` for `AnthropicChat`
     similar = [each for each in listed if words <= _words_of(each)]  # `OpenAIChat` for `OpenAI`, `Text` for `TextEvent`
     similar.sort(key=lambda each: (each[0].isupper() is not name[0].isupper(), words != _words_of(each)))
     meant = next(iter([name] if name in homes else similar), None) or nearest(name, own) or nearest(name, homes)
@@ -131,7 +131,8 @@ def _words_of(name: str) -> set[str]:
 
 
 _OTHER_NAMES = {
-    "AnthropicMessages": "claude",
+    "AnthropicMessages": "claude claudechat chatanthropic",
+    "GeminiChat": "google googlechat googlemodel",
     "Guards": "guardrails usagelimits",
     "OpenAIChat": "llm llms model models providers",
     "RedisStore": "redis store",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Never, TypeAlias
 
 import anyio
 
@@ -46,7 +46,7 @@ class ScriptedModel:
     def __init__(
         self,
         answers: Iterable[ScriptedReply] | None = None,  # None only for a helpful message
-        *,
+        *more: Never,  # only for a helpful message
         name: str = "scripted",
         native_tool_calls: bool | None = None,
         format: str | None = None,
@@ -55,9 +55,9 @@ class ScriptedModel:
     ) -> None:
         check_body_fields(type(self), options)
         check_number("delay", delay, 0)
-        if isinstance(answers, str | bytes) or not isinstance(answers, Iterable):
-            example = "Hello!" if answers is None else answers
-            raise TypeError(f"answers must be a list of answers, such as [{example!r}], got {answers!r}")
+        if more or isinstance(answers, str | bytes) or not isinstance(answers, Iterable):
+            example = ["Hello!" if answers is None else answers, *more]
+            raise TypeError(f"answers must be a list of answers, such as {example!r}, got {answers!r}")
         self.name = name
         self.native_tool_calls = native_tool_calls
         self.options = options
