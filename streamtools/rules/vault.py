@@ -30,7 +30,7 @@ _TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
 _ENTITIES = {"<": r"(?:<|&lt;|\\u003c)", ">": r"(?:>|&gt;|\\u003e)"}
-_ESCAPES = re.compile(r'\\+(?:u[0-9a-fA-F]{4}|["/bfnrt])')  # of JSON, also of JSON in a JSON string
+_ESCAPES = re.compile(r'(?<!\\)\\+(?:u[0-9a-fA-F]{4}|["/bfnrt])')  # of JSON, also of JSON in a JSON string
 QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
 _MAX_CACHED = 1000

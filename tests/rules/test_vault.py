@@ -249,6 +249,12 @@ def test_twice_the_text_is_twice_the_work(unit: str) -> None:
     assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
 
 
+def test_a_long_run_of_backslashes_is_read_once() -> None:
+    """A pattern that begins at each backslash would need hours."""
+    text = '"' + "\\" * 500_000 + "<ann@example.org"
+    assert new_vault().replace(text) == text.replace("ann@example.org", "<EMAIL_1>")
+
+
 def forgets_the_escape(patch: pytest.MonkeyPatch) -> None:
     """Leave text alone that looks like a placeholder."""
     patch.setattr(vault_module, "_joined", lambda spans, joined=vault_module._joined: joined([
