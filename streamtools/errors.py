@@ -411,9 +411,11 @@ class AsyncOnly:
     if not TYPE_CHECKING:  # if a type checker saw these methods, it would not report the uses
 
         def __iter__(self) -> Never:
+            self._is_unread = False  # a stream does not also log that it was not read
             raise TypeError(f"write `await`, or `async for` inside `async with`: {type(self).__name__} is asynchronous")
 
         def __enter__(self) -> Never:
+            self._is_unread = False
             raise TypeError(f"write `async with`: {type(self).__name__} is asynchronous")
 
         __exit__ = __enter__

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import CheckedStruct, Code
 from streamtools.json_values import write_json
 from streamtools.loading import load_later
 
@@ -152,7 +152,7 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
     text: str
 
 
-class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
+class NativeToolCall(Event, CheckedStruct, frozen=True, gc=False, tag="tool-call"):
     """A complete native call. Tests write `NativeToolCall("get_weather", {"city": "Paris"})`.
 
     - `arguments` is JSON text or an object. If it is None, the deltas of the call contain the arguments.

@@ -345,6 +345,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         def __getattr__(self, name: str) -> Never:
             in_result = f"`(await stream).{name}`, or `stream.result.{name}` after its block"
             meant = in_result if name in TurnResult.__dataclass_fields__ else _OTHER_NAMES.get(name)
+            self._is_unread &= meant is None
             text = f"{type(self).__name__!r} object has no attribute {name!r}{f'; write {meant}' if meant else ''}"
             raise AttributeError(text, name=name, obj=self)
 

@@ -7,10 +7,11 @@ import inspect
 import os
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from importlib.machinery import PathFinder
+from operator import attrgetter
 from typing import Any
 
 import anyio
@@ -244,6 +245,7 @@ WRITTEN = {
     'OpenAIChat("a", model="b")': "TypeError: OpenAIChat() got model twice: without a name and as model=...",
     "ScriptedModel()": "TypeError: answers must be a list of answers, such as ['Hello!'], got None",
     'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("pay", {}), got',
+    'NativeToolCall("f", city="Rome")': "TypeError: NativeToolCall() has no parameter 'city'; the parameters are",
     "NativeToolCall(print, {})": "TypeError: NativeToolCall takes name, arguments",
     'NativeToolCall("f", REQUEST)': "TypeError: NativeToolCall takes name, arguments",
     'Runs("redis://a")': "TypeError: store must be a MemoryEventLog() or a RedisStore(url), got str",
@@ -509,7 +511,7 @@ async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
 
 
 async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A stream that was closed, refused by `Runs` or not constructed is not."""
+    """A stream that was closed, misused with an error, refused by `Runs` or not constructed is not."""
     model = ScriptedModel(["Hello."] * 9)
     makers: list[Callable[[], Any]] = [lambda: chat(model, QUESTION), lambda: ToolStream(sources.text("a"))]
     for make in makers:
@@ -522,6 +524,11 @@ async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFi
             with pytest.raises(TypeError):
                 await runs.start(make(), owner=3)  # type: ignore[arg-type]
             await run.wait()
+        gc.collect()
+        assert "stream_not_read" not in caplog.text
+        for misuse in (list, ExitStack().enter_context, attrgetter("text")):
+            with pytest.raises((TypeError, AttributeError), match="write `"):
+                misuse(make())
         gc.collect()
         assert "stream_not_read" not in caplog.text
         make()
