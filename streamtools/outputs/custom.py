@@ -61,9 +61,12 @@ class CustomEncoder(NativeEncoder):
         message = self.convert(event)
         if not isinstance(message, Mapping):
             return message.encode() if isinstance(message, str) else message or b""
-        if not self.is_sse:
-            return to_json({**message}) + b"\n"
-        return (b"id: %d\n" % event.seq if event.seq else b"") + encode_json({**message})
+        try:
+            if not self.is_sse:
+                return to_json({**message}) + b"\n"
+            return (b"id: %d\n" % event.seq if event.seq else b"") + encode_json({**message})
+        except TypeError as error:
+            raise TypeError(f"the message for the event {event.type!r} is not JSON: {error}") from error
 
     def close(self) -> bytes:
         """Return the messages for an `error` and for `done`, which end the body. After the end, return `b""`."""

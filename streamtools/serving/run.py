@@ -102,8 +102,8 @@ class Run(AsyncOnly, Checked, Decidable):
         """Writes the events. A Redis store replaces it before `_drive`."""
         self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
-        self._vault = getattr(stream, "vault", None)
-        """The `Vault` of the stream, or None."""
+        self._vault = getattr(stream, "vault", None if lost is None else lost.vault)
+        """The `Vault` of the stream, or None. Before a context manager makes its chat, the vault of the lost run."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._final = StoredEnd(TurnResult())  # complete after the run has ended
@@ -130,6 +130,11 @@ class Run(AsyncOnly, Checked, Decidable):
         """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
         self._next_log: LostRun | None = None
         """For a chat with `resume=run`: the log of the continuation, which begins with the events of this run."""
+        self._predecessor: Run | None = None
+        """The run that this run continues, if `Runs` waits until the stream is entered."""
+        self._settled = anyio.Event()  # set after the stream is entered, and after the end of the run
+        self._is_refused = False
+        """Whether the stream could not be entered, and `Runs` waits for it. The run then counts as not started."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -211,7 +216,8 @@ class Run(AsyncOnly, Checked, Decidable):
 
     def _keep_for(self, keep: float) -> float:
         """Return for how many seconds the ended run is kept: until its last question expires, plus `keep` seconds."""
-        return keep + (0.0 if self.suspension is None else self.suspension.seconds_left(time.time()))
+        suspension = self._predecessor.suspension if self._is_refused and self._predecessor else self.suspension
+        return keep + (0.0 if suspension is None else suspension.seconds_left(time.time()))
 
     def _mark_finished(self) -> None:
         """Record that the run has ended and its stream is closed."""
@@ -362,9 +368,6 @@ class Run(AsyncOnly, Checked, Decidable):
 
     # The methods that the task of the run calls.
 
-    def _is_driving(self, stream: object) -> bool:
-        return self._driver is not None and self._driver.stream is stream
-
     async def _drive(self) -> None:
         """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None
@@ -378,6 +381,8 @@ class Run(AsyncOnly, Checked, Decidable):
                 self._cut()
                 raise
             self._error, self._traceback = error, error.__traceback__
+            if self._predecessor is not None and self._events is None:
+                self._is_refused, self._place = True, None  # no end is stored
             log.error("run_failed", error, run_id=self.id)
         finally:
             with anyio.CancelScope(shield=True):
@@ -393,6 +398,7 @@ class Run(AsyncOnly, Checked, Decidable):
 
     async def _begin(self) -> None:
         """Prepare for the events of the stream."""
+        self._settled.set()
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
@@ -448,6 +454,7 @@ class Run(AsyncOnly, Checked, Decidable):
                     await self._on_end(self)
             finally:
                 self._finished.set()
+                self._settled.set()
 
     def _withholds(self, event: UIEvent) -> bool:
         """Withhold the `done` of a run that waits or that continues another run. Returns whether it was withheld.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
@@ -52,7 +52,7 @@ _RETRY_S = 30.0  # pause between attempts to continue a run whose questions have
 Resume: TypeAlias = Callable[[Run], Awaitable[Startable] | Startable]
 """A function that takes a run whose calls have been decided, and returns the chat that continues it.
 
-It may be asynchronous.
+It may be asynchronous, or have `@asynccontextmanager` and yield the chat.
 """
 
 
@@ -72,8 +72,9 @@ class Runs(Checked, AsyncOnly):
       shutdown. If an exception ends the context, the runs are stopped immediately.
     - `grace`: in a shutdown, a stopped stream has that many seconds to close. Then it is cancelled.
     - `resume` gets a waiting run when all its calls are decided or have expired, and returns the chat that continues
-      the run. If `resume` fails, the next request for the run tries again. When the last question has expired, the
-      process in which the run waited also tries, at intervals.
+      the run, or a context manager that yields this chat. If `resume` fails or the context manager cannot be entered,
+      the next request for the run tries again. When the last question has expired, the process in which the run waited
+      also tries, at intervals.
     - `ledger` is the ledger of the tools. It stores waiting runs with their events. In a `SQLiteLedger` or
       `PostgresLedger`, they outlive the process. A `RedisStore` stores such runs itself, and needs no `ledger` here.
     - `clock` returns seconds.
@@ -212,7 +213,7 @@ class Runs(Checked, AsyncOnly):
                 raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
             return await self._start(self._new_run(stream, run_id, owner, conversation=conversation, note=note))
         except BaseException:
-            if not any(run._is_driving(stream) for run in self._running.values()):
+            if not any(run._driver and run._driver.stream is stream for run in self._running.values()):
                 await close(stream)
             raise
 
@@ -241,9 +242,11 @@ class Runs(Checked, AsyncOnly):
 
     def _continuation(self, stream: Startable, lost: LostRun) -> Run:
         """Return the run of a stream that continues `lost`. Raises TypeError for the stream of another run."""
-        if (run_id := getattr(stream, "run_id", None)) != lost.id:
-            advice = "Make it with `continue_from=lost` in `recover`, and with `resume=run` in `resume`."
-            raise TypeError(f"The chat must continue the run {lost.id!r}, but its run_id is {run_id!r}. {advice}")
+        if getattr(stream, "run_id", None) is None:  # a context manager, which makes the chat when it is entered
+            check_startable(stream)
+            stream = _checked(stream, lost)
+        else:
+            _check_continues(stream, lost)
         return self._new_run(stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, lost=lost)
 
     async def _resume_lost(self, lost: LostRun) -> Startable:
@@ -258,10 +261,7 @@ class Runs(Checked, AsyncOnly):
         """Call `resume` with a waiting run, and return the chat that continues the run after the events in `log`."""
         assert self._resume is not None
         run._next_log = log
-        try:
-            return await awaited(self._resume(run))
-        finally:
-            run._next_log = None
+        return await awaited(self._resume(run))
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run of the user `owner`, or the run that continues it (the continuation).
@@ -357,7 +357,8 @@ class Runs(Checked, AsyncOnly):
 
         Raises `DecisionRefused` if the call does not wait for this decision, already has another decision, or has
         expired. Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat
-        of another run. Also raises the exceptions of `find`, `start` and `resume`.
+        of another run. Also raises the exceptions of `find`, `start` and `resume`. If `resume` returns a context
+        manager, `decide` waits until it is entered, and raises its exception.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
         if run._journal.done is not None and not run.ended:
@@ -399,6 +400,7 @@ class Runs(Checked, AsyncOnly):
             stream = await self._resumed(run, log)
             try:
                 started = self._continuation(stream, log)
+                started._predecessor = run if getattr(stream, "run_id", None) is None else None
                 await self._start(started)
             except BaseException as error:
                 await close(stream)
@@ -408,6 +410,10 @@ class Runs(Checked, AsyncOnly):
                 raise
             if self._waiting is not None:
                 self._tasks.start_soon(self._waiting.keep_lease, run, started)
+            if started._predecessor is not None:
+                await started._settled.wait()
+                if started._is_refused:
+                    await started.wait()
             if run._journal.key in self._kept:
                 self._keep_run(run, self._keep)
             return started
@@ -494,7 +500,11 @@ class Runs(Checked, AsyncOnly):
         del self._running[run._journal.key]
         self._keep_run(run, run._keep_for(self._keep))
         may_continue = run._is_cut and (self._store is not None or run.id.endswith(NEXT))
-        if run._continued is not None or may_continue:  # another process drives the run, or may continue it
+        if run._is_refused and self._store is not None:
+            with suppress(Exception):  # without the server, the run stays failed
+                await self._store.forget(run.id, owner=run.owner)
+        # Another process drives the run, or may continue it, or the run may be started again.
+        if run._continued is not None or may_continue or run._is_refused:
             self._forget(run._journal.key)
         elif self._tasks is not None and (suspension := run.suspension) is not None:
             if self._resume is not None:
@@ -531,3 +541,17 @@ class Runs(Checked, AsyncOnly):
             del self._runs[key]
             if isinstance(self.log, MemoryEventLog):
                 self.log.forget(key)
+
+
+def _check_continues(chat: object, lost: LostRun) -> None:
+    if (run_id := getattr(chat, "run_id", None)) != lost.id:
+        advice = "Make it with `continue_from=lost` in `recover`, and with `resume=run` in `resume`."
+        raise TypeError(f"The chat must continue the run {lost.id!r}, but its run_id is {run_id!r}. {advice}")
+
+
+@asynccontextmanager
+async def _checked(stream: Startable, lost: LostRun) -> AsyncIterator[Any]:
+    """Enter a context manager that yields the chat that continues `lost`. Raises TypeError for another chat."""
+    async with stream as chat:
+        _check_continues(chat, lost)
+        yield chat

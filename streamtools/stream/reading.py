@@ -19,7 +19,6 @@ import anyio.lowlevel
 from streamtools.errors import check_methods, described, has_methods
 from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.stream.result import TurnResult
 from streamtools.tools.cancellation import is_failure, is_stray
 
 log = Logger(__name__)
@@ -88,9 +87,9 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
-    kind = "a run or a stream, such as chat(…), which a function returns, or yields with @asynccontextmanager"
-    kind += " (without `await`)" if isinstance(stream, TurnResult) else ""
-    check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
+    if not has_methods(stream, "__aenter__", "__aexit__"):
+        advice = "return it (without `await`) from your function, or yield it with `@asynccontextmanager`"
+        raise TypeError(f"the stream must be a run or a stream, such as chat(…), got {described(stream)}; {advice}")
 
 
 async def check_event(event: object, events: Any) -> None:

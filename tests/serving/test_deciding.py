@@ -424,6 +424,69 @@ async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
     assert [("Ann", 5)] == site.bank.paid
 
 
+class Managed:
+    """Makes each chat of a continuation in a context manager, which `Runs.start` takes, too."""
+
+    def __init__(self, site: Site, fault: str = "") -> None:
+        self.site, self.fault, self.entered, self.stored = site, fault, 0, list[Any]()
+
+    @asynccontextmanager
+    async def __call__(self, run: Run) -> AsyncIterator[Chat]:
+        self.entered += 1
+        try:
+            if self.fault == "early":
+                raise RuntimeError("no database")
+            resumed: Any = {} if self.fault == "wrong" else {"resume": run}
+            async with self.site.chat(self.site.model(), run.history, **resumed) as events:
+                yield events
+            self.stored.append(events.result.text)
+        finally:
+            self.entered -= 1
+
+
+@pytest.mark.parametrize("fault", ["wrong", "early"])
+async def test_resume_may_return_a_context_manager(site: Site, fault: str) -> None:
+    """It is closed if it yields another chat, and the stored decision can be made again."""
+    broken, fixed = Managed(site, fault), Managed(site)
+    async with site.open() as runs:
+        waiting, runs._resume = await site.ask(runs), broken
+        kind, text = (TypeError, "must continue the run") if fault == "wrong" else (RuntimeError, "no database")
+        for _ in range(2):
+            with pytest.raises(kind, match=text):
+                await runs.decide(waiting.id, "n0", True, owner="ann")
+            assert (0, 0) == (broken.entered, runs.running)
+            assert waiting.id == (await runs.find(waiting.next_id, owner="ann")).id
+        runs._resume = fixed
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert waiting.next_id == run.id
+        await run.wait()
+        assert ["Done."] == fixed.stored
+        assert "Done." == await read(await runs.find(waiting.id, owner="ann"))
+    assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_an_expired_question_continues_with_a_context_manager(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamtools.serving.runs._RETRY_S", 0.01)
+    site.approvals = ApprovalOptions(timeout=0.001)
+    broken, fixed = Managed(site, "wrong"), Managed(site)
+    tried = list[Run]()
+
+    def resume(run: Run) -> Any:
+        tried.append(run)
+        return (broken if len(tried) < 3 else fixed)(run)
+
+    async with site.open() as runs:
+        runs._resume = resume
+        await site.ask(runs)
+        with anyio.fail_after(20):
+            while not fixed.stored:
+                await anyio.lowlevel.checkpoint()
+        assert ["Done."] == fixed.stored
+    assert [] == site.bank.paid
+
+
 def kill(*given: object, **more: object) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -458,11 +458,16 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
         third.append(Interruptible([[], [], *ANSWERS["text"]], "vllm", most=most))
         return make(third[-1], run.history, resume=run)
 
+    @asynccontextmanager
+    async def managed(make: Any, *given: Any, **options: Any) -> Any:
+        async with make(*given, **options) as events:
+            yield events
+
     async def begin_and_crash(begin: Any, run: Run, **options: Any) -> None:
         await begin(run, **options)
         site.cut.cut()
 
-    site = Site(server, prefix, make, resume=resume, ledger=ledger)
+    site = Site(server, prefix, partial(managed, make), resume=partial(managed, resume), ledger=ledger)
     async with site.processes() as (here, there):
         run = await here.start(make(ScriptedModel([calls(("pay", ANN))])), owner="ann")
         for _ in range(2):

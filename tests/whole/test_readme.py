@@ -52,8 +52,6 @@ COMMANDS = [block for block in BLOCKS if block.language == "console"]
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
 
-UNFINISHED = "unfinished"  # a stream that sends nothing more, and does not end
-
 LATITUDE = [
     ("latitude-event", {"type": "chain-started", "uuid": "6f1c7a52"}),
     ("latitude-event", {"type": "provider-started"}),
@@ -91,8 +89,6 @@ def stream(name: str) -> list[bytes]:
         return [f"event: {event}\ndata: {json.dumps(data)}\n\n".encode() for event, data in LATITUDE]
     if name == "anthropic":
         return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in ANTHROPIC]
-    if name == UNFINISHED:
-        return list(itertools.takewhile(lambda chunk: b'"finish_reason":"stop"' not in chunk, stream("tilde-call")))
     return [chunk.data for chunk in read_recording(shipped()[name]).chunks]
 
 
@@ -136,10 +132,7 @@ async def test_code_prints_the_output_of_the_pages(
     """Each block runs, over HTTP if it calls a provider, and prints the text block after it."""
     for block in SECTIONS[section]:
         name = block.notes.get("server", "tilde-call")
-        async with (
-            Loopback(stream(name), hold=name == UNFINISHED) as server,
-            httpx.AsyncClient(trust_env=False) as names["client"],
-        ):
+        async with Loopback(stream(name)) as server, httpx.AsyncClient(trust_env=False) as names["client"]:
             names["url"] = server.url
             if re.search(r"^(anyio|asyncio)\.run\(", block.text, re.MULTILINE):
                 printed = await run_program(block.text.replace(ADDRESS, server.url))

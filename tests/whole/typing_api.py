@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Literal, assert_never, assert_type
 
 from pydantic import BaseModel
@@ -255,7 +256,12 @@ def continue_run(model: conversation.Model, run: Run) -> RedisStore:
     async def recover(lost: LostRun) -> conversation.Chat | None:
         return chat(model, [], continue_from=lost)
 
-    chat(model, [], resume=run)
+    @asynccontextmanager
+    async def resume(run: Run) -> AsyncIterator[conversation.Chat]:
+        async with chat(model, [], resume=run) as events:
+            yield events
+
+    Runs(resume=resume)
     return RedisStore(["redis://a", "redis://b"], find_also=["redis://a"], recover=recover, max_recoveries=1)
 
 
