@@ -77,6 +77,7 @@ _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dD
 _LOOK = re.compile(r"\(\?(<?)([=!])")  # (?=, (?!, (?<= or (?<!
 _GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")  # (, (?: or (?P<name>
 _FLAGS = re.IGNORECASE | re.UNICODE
+_LOOKS_LIKE_PATTERN = re.compile(r"\\[dswDSW][+*{]|\[(?:0-9|[aA]-[zZ])[^\]]{0,20}\][+*{]")  # \d{6} or [a-z]+
 
 
 @lru_cache(maxsize=4096)
@@ -285,6 +286,9 @@ class Rule(Checked):
         trees = [literal(pattern) if isinstance(pattern, str) else read(pattern) for pattern in self.what]
         if not trees:
             raise ValueError(f"the rule {self.name!r} has no pattern")
+        for text in self.what:
+            if isinstance(text, str) and _LOOKS_LIKE_PATTERN.search(text):
+                raise ValueError(f"the rule {self.name!r} has a str, which is literal text: use re.compile({text!r})")
         tree = choose(trees)
         extent = measure(tree)
         if not extent.least:

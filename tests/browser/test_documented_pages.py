@@ -118,12 +118,13 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
         await page.reload()
         await expect(page.locator("#log")).to_have_text("It is warm.")
         await page.locator("#halt").click()
-        await page.wait_for_function("sessionStorage.run === undefined")
+        await page.wait_for_function("localStorage.run === undefined")
+        await expect(page.locator("#state")).to_have_text("Stopped.")
         await page.locator("#halt").click()
         assert [] == faults
-        await page.evaluate("sessionStorage.run = 'lost'")
+        await page.evaluate("localStorage.run = 'lost'")
         await page.reload()
-        await expect(page.locator("#log")).to_have_text("The answer is no longer available.")
+        await expect(page.locator("#state")).to_have_text("The answer is no longer available.")
     await context.close()
 
 

@@ -151,7 +151,7 @@ async def test_a_page_behind_a_balancer_shows_the_rest(chromium: Any, tmp_path: 
                         await behind[killed].start()
                     goes_on.set()
                     await expect(log).to_have_text(shown)
-                await page.wait_for_function("sessionStorage.run === undefined")
+                await page.wait_for_function("localStorage.run === undefined")
                 await expect(state).to_have_text("")
                 headers = [await request.all_headers() for request in requests]
                 assert any("last-event-id" in each for each in headers)

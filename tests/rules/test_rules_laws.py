@@ -217,6 +217,13 @@ def test_a_rule_without_a_pattern_is_refused() -> None:
         Rule(name="r", what=[])
 
 
+@pytest.mark.parametrize("text", [r"ORD-\d{1,8}", r"\w+@example", "[0-9]{4}", "[a-z]+"])
+def test_a_text_that_looks_like_a_pattern_is_refused(text: str) -> None:
+    """It would be searched literally and match nothing."""
+    with pytest.raises(ValueError, match=r"is literal text: use re\.compile"):
+        Rule(name="r", what=[text])
+
+
 @pytest.mark.parametrize("pattern", [1, None, b"a", re.compile(b"a")])
 def test_only_a_text_or_a_pattern_of_text_is_a_pattern(pattern: Any) -> None:
     with pytest.raises(ValueError, match="needs a str or a compiled pattern of a str, got "):
