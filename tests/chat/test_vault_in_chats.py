@@ -16,14 +16,12 @@ import pytest
 
 from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, events, rules, sources, tool
 from streamtools import conversation as models
-from streamtools.conversation.reply import Reply
 from streamtools.errors import Code
 from streamtools.history import Assistant, Format, Results, read_messages
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.recording import RecordingTransport
 from streamtools.rules import Vault
 from streamtools.stream import hiding
-from streamtools.stream.argument_rules import ArgumentRules
 from streamtools.tools import MemoryLedger
 from tests.support import provider_streams
 from tests.support.cases import cases, together
@@ -427,13 +425,30 @@ async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, ca
                 await chat(model, ASK, tools=[send, pay], dialects=["hash_marker"], text=TextOptions(vault=vault))
         told = [span.to_json() for span in collected.spans]
     recorded, logged = file.read_text(), caplog.text
+    places = {"in spans": str(told), "in recordings": recorded, "in logs": logged}
+    assert not [place for place, text in places.items() for value in (ANN, BO, str(CARD)) if value in text]
     assert all("RuntimeError: not sent to <EMAIL_1>" in text for text in (logged, str(told)))
     assert "LookupError: no mailbox Dear <EMAIL_1>" in logged
-    for text in (*told, recorded, logged):
-        assert not [value for value in (ANN, BO, str(CARD)) if value in text]
     assert "<EMAIL_1>" in recorded
     assert any("<CREDIT_CARD_1>" in text for text in told)
     assert any("Dear <EMAIL_1>" in text for text in told)
+
+
+LEAKS: list[tuple[str, str, Any]] = [
+    ("in spans", "machine.state_machine.StreamMachine.without_matches", lambda machine, value: value),
+    ("in logs", "logs._copy", lambda error, copies: error),
+    ("in recordings", "conversation.reply.Reply._hide", lambda reply: None),
+    ("in recordings", "recording.files.RecordingWriter._write", lambda to, line: to._file.write(line + BO.encode())),
+]
+
+
+@pytest.mark.parametrize(("place", "name", "fault"), LEAKS)
+async def test_a_leak_is_caught(
+    place: str, name: str, fault: Any, monkeypatch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(f"streamtools.{name}", fault)
+    with pytest.raises(AssertionError, match=place):
+        await test_spans_recordings_and_logs_contain_placeholders(tmp_path, caplog)
 
 
 async def test_the_next_chat_without_a_vault_is_not_changed(caplog: pytest.LogCaptureFixture) -> None:
@@ -465,38 +480,23 @@ async def test_the_next_chat_without_a_vault_is_not_changed(caplog: pytest.LogCa
     assert vault.state == state
 
 
-def skips_results(patch: pytest.MonkeyPatch) -> None:
-    """Send the results of tools unchanged."""
-    change = hiding._change
-    patch.setattr(
-        hiding,
-        "_change",
-        lambda vault, message, replace: message if isinstance(message, Results) else change(vault, message, replace),
-    )
-
-
-def sends_values(patch: pytest.MonkeyPatch) -> None:
-    """Send requests unchanged."""
-    patch.setattr(Reply, "_hide", lambda reply: None)
-
-
-def runs_tools_with_placeholders(patch: pytest.MonkeyPatch) -> None:
-    """Restore nothing in calls."""
-    patch.setattr(ArgumentRules, "show_call", lambda rules, call: call)
-
-
 async def test_a_shared_vault_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Vault, "copy", lambda vault, state=None: vault)
     with pytest.raises(AssertionError):
         await test_chats_that_share_a_vault_do_not_share_values()
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("plant", [skips_results, sends_values, runs_tools_with_placeholders])
-async def test_a_planted_fault_is_caught(
-    plant: Callable[[pytest.MonkeyPatch], None], native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
+_change = hiding._change
+FAULTS: dict[str, Any] = {
+    "stream.hiding._change": lambda *to: to[1] if isinstance(to[1], Results) else _change(*to),
+    "conversation.reply.Reply._hide": lambda reply: None,
+    "stream.argument_rules.ArgumentRules.show_call": lambda rules, call: call,
+}
 
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_planted_fault_is_caught(name: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"streamtools.{name}", FAULTS[name])
     with pytest.raises(AssertionError):
         await test_a_tool_gets_the_value_and_the_model_does_not.__wrapped__(native)  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from streamtools.gateway.service import app
 from streamtools.history import read_messages, write_messages
 from streamtools.rules import Vault
 from streamtools.rules.matcher import Matcher, replace_matches
+from streamtools.stream.hiding import hide
 from tests.support.cases import cases, together
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream
@@ -148,6 +149,14 @@ def test_only_a_live_prefix_is_pending() -> None:
     assert shown.startswith(f"a < b, <EMAIL_x, {BO} {CY} &lt;b")
 
 
+def test_text_that_is_pending_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = answer.ClientAnswer.feed
+    kept: Any = [[]]
+    monkeypatch.setattr(answer.ClientAnswer, "feed", lambda to, batch: kept.append(batch) or feed(to, kept.pop(0)))
+    with pytest.raises(AssertionError, match="assert '' == 'a'"):
+        test_only_a_live_prefix_is_pending()
+
+
 def delta_of(sent: bytes) -> list[str]:
     events = [json.loads(each.removeprefix(b"data: ")) for each in sent.split(b"\n\n") if each]
     return [choice["delta"].get("content") or "" for event in events for choice in event["choices"]]
@@ -218,10 +227,29 @@ async def test_a_gateway_records_and_logs_placeholders(tmp_path: Path) -> None:
             for path, more in (("v1/embeddings", {"input": ANN}), ("v1/responses", {"previous_response_id": "r"})):
                 assert (await http.post(path, json={"model": "m", "input": ANN, **more})).status_code == 400
     assert "EMAIL" in recorded
-    for text in (*map(bytes.decode, upstream.requests), recorded, metrics, repr(logs)):
-        assert not [value for value in (ANN, BO, CY) if value in text]
+    places = {"in requests": repr(upstream.requests), "in recordings": recorded + metrics, "in logs": repr(logs)}
+    assert not [place for place, text in places.items() for value in (ANN, BO, CY) if value in text]
     assert [each["event"] for each in logs].count("request_has_files") == 1
     assert 'rule_matches_total{rule="vault"}' in metrics
+
+
+warn: Any = exchange.log.warning
+LEAKS: list[tuple[str, str, Any]] = [
+    ("in requests", "gateway.exchange.hide", lambda vault, history: hide(vault, history) and history),
+    ("in logs", "gateway.exchange.hide", lambda to, history: warn(repr(history)) or hide(to, history)),
+    ("in recordings", "recording.files.RecordingWriter._write", lambda to, line: to._file.write(line + BO.encode())),
+    ("== 400", "gateway.settings.Settings.may_forward", lambda settings, method, path: True),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(("place", "name", "fault"), LEAKS)
+async def test_a_leak_is_caught(place: str, name: str, fault: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(f"streamtools.{name}", fault)
+    with pytest.raises((AssertionError, ExceptionGroup)) as raised:
+        await test_a_gateway_records_and_logs_placeholders(tmp_path)
+    assert place in str(raised.getrepr())
 
 
 @pytest.mark.anyio

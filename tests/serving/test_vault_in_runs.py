@@ -24,8 +24,7 @@ from streamtools.json_values import compact, with_texts
 from streamtools.outputs import validate
 from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
-from streamtools.serving import redis_protocol, redis_server, stored_vault
-from streamtools.serving.leased_run import LeasedRun
+from streamtools.serving import redis_protocol, redis_server
 from streamtools.serving.stored_vault import StoredVault, VaultReader, hide, restored
 from streamtools.tools import Deny, MemoryLedger, RedisLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
@@ -343,55 +342,31 @@ async def test_values_are_stored_before_the_events_that_need_them(
     assert not refused
 
 
-def writes_values(patch: pytest.MonkeyPatch) -> None:
-    """Hide nothing."""
-    patch.setattr(LeasedRun, "hide", lambda run, data, **options: data)
-
-
-def writes_numbers(patch: pytest.MonkeyPatch) -> None:
-    """Hide no numbers."""
-    patch.setattr(stored_vault, "with_texts", lambda value, change, *numbers: with_texts(value, change))
-
-
-def not_encrypted(patch: pytest.MonkeyPatch, kept: bytes) -> None:
+def not_encrypted(kept: bytes) -> dict[str, Any]:
+    """Return faults that leave data with the text `kept` unencrypted."""
     encrypt, decrypt = Reversed.encrypt, Reversed.decrypt
-    patch.setattr(Reversed, "encrypt", lambda to, data: data if kept in data else encrypt(to, data))
-    patch.setattr(Reversed, "decrypt", lambda to, data: data if kept in data else decrypt(to, data))
+    return {
+        f"{__name__}.Reversed.encrypt": lambda to, data: data if kept in data else encrypt(to, data),
+        f"{__name__}.Reversed.decrypt": lambda to, data: data if kept in data else decrypt(to, data),
+    }
 
 
-def writes_decisions(patch: pytest.MonkeyPatch) -> None:
-    """Encrypt no decisions."""
-    not_encrypted(patch, b'"decision"')
-
-
-def writes_outcomes(patch: pytest.MonkeyPatch) -> None:
-    """Encrypt no outcomes in the ledger."""
-    not_encrypted(patch, b'{"call":')
-
-
-def forgets_the_state(patch: pytest.MonkeyPatch) -> None:
-    """Let the next process start with an empty vault."""
-    patch.setattr(TextOptions, "for_run", lambda options, earlier=None: options)
+NO_NUMBERS = {"streamtools.serving.stored_vault.with_texts": lambda value, change, *_: with_texts(value, change)}
+FAULTS: list[tuple[dict[str, Any], Any]] = [
+    ({"streamtools.serving.leased_run.LeasedRun.hide": lambda run, data, **options: data}, True),
+    (NO_NUMBERS, True),
+    (not_encrypted(b'{"call":'), True),  # outcomes in the ledger
+    (not_encrypted(b'"decision"'), DENIED),
+    ({"streamtools.TextOptions.for_run": lambda options, earlier=None: options}, True),
+]
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize(
-    ("plant", "decision"),
-    [
-        (writes_values, True),
-        (writes_numbers, True),
-        (writes_outcomes, True),
-        (writes_decisions, DENIED),
-        (forgets_the_state, True),
-    ],
-)
+@pytest.mark.parametrize(("faults", "decision"), FAULTS)
 async def test_a_planted_fault_is_caught(
-    plant: Callable[[pytest.MonkeyPatch], None],
-    decision: Any,
-    server: RedisServer,
-    prefix: str,
-    monkeypatch: pytest.MonkeyPatch,
+    faults: dict[str, Any], decision: Any, server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch)
+    for name, fault in faults.items():
+        monkeypatch.setattr(name, fault)
     with pytest.raises((AssertionError, ExceptionGroup)):
         await test_a_waiting_run_on_redis(server, prefix, decision)
