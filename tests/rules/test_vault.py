@@ -198,7 +198,6 @@ async def find_later(text: str) -> list[str]:
     ("options", "why"),
     [
         ({"placeholder": "{kind}_{n}"}, "must have a form"),
-        ({"placeholder": "<{n}>"}, "must have a form"),
         ({"placeholder": "'{kind}_{n}'"}, "must have a form"),
         ({"finders": {"ipv4": list}}, "letters and '_', got 'ipv4'"),
         ({"finders": {"s": list}}, "letters and '_', got 's'"),
@@ -248,7 +247,6 @@ def test_a_long_run_of_backslashes_is_read_once() -> None:
 
 
 def widened(old: str, new: str) -> Callable[..., re.Pattern[str]]:
-    """Return a fault that accepts more text as a placeholder."""
     return lambda *of: re.compile(_form(*of).pattern.replace(old, new), re.IGNORECASE)
 
 

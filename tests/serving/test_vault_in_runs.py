@@ -343,7 +343,6 @@ async def test_values_are_stored_before_the_events_that_need_them(
 
 
 def not_encrypted(kept: bytes) -> dict[str, Any]:
-    """Return faults that leave data with the text `kept` unencrypted."""
     encrypt, decrypt = Reversed.encrypt, Reversed.decrypt
     return {
         f"{__name__}.Reversed.encrypt": lambda to, data: data if kept in data else encrypt(to, data),
