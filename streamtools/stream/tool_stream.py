@@ -13,6 +13,7 @@ The iterator is a class and not an asynchronous generator, because the event loo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -227,8 +228,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         self._finished: anyio.Event | None = None  # set after the run has ended and the source is closed
         self._is_unread = True
 
-    def __del__(self) -> None:
-        if self._is_unread:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._is_unread and not is_finalizing():  # at exit, logging may fail
             advice = "pass it to asgi.event_stream_response or asgi.send_events, or write `await stream`"
             log.warning("stream_not_read", run_id=self.run_id, advice=advice)
 

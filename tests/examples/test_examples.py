@@ -81,7 +81,6 @@ async def test_the_scripted_provider_calls_a_tool_and_counts(*, native: bool, mo
 
 @pytest.mark.parametrize("native", [True, False])
 async def test_the_quickstart_prints_what_its_page_shows(*, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call that its last block shows is the text of the scripted provider."""
     monkeypatch.setenv("DELAY", "0")
     blocks = read_blocks((EXAMPLES.parent / "docs" / "quickstart.md").read_text(encoding="utf-8"))
     (program,) = [block for block in blocks if block.notes.get("program") == "quickstart"]
@@ -89,8 +88,7 @@ async def test_the_quickstart_prints_what_its_page_shows(*, native: bool, monkey
     provider = load("scripted_provider")
     (written,) = provider.script({"model": "short", "messages": [{"role": "user", "content": '"get_weather"'}]})
     async with Served(provider.app) as server:
-        code = program.text.replace("http://127.0.0.1:8080", server.url)
-        code = code.replace("native_tool_calls=True", f"native_tool_calls={native}")
+        code = program.text.replace("http://127.0.0.1:8080", server.url).replace("calls=True", f"calls={native}")
         done = await anyio.run_process([sys.executable, "-W", "error", "-c", code], check=False)
 
     assert ("" if native else "\n") + str(program.output) == done.stdout.decode()

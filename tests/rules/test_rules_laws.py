@@ -219,7 +219,6 @@ def test_a_rule_without_a_pattern_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [r"ORD-\d{1,8}", r"\w+@example", "[0-9]{4}", "[a-z]+"])
 def test_a_text_that_looks_like_a_pattern_is_refused(text: str) -> None:
-    """It would be searched literally and match nothing."""
     with pytest.raises(ValueError, match=r"is literal text: use re\.compile"):
         Rule(name="r", what=[text])
 

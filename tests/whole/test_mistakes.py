@@ -6,6 +6,8 @@ import gc
 import inspect
 import os
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -536,16 +538,18 @@ async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFi
         (record,) = caplog.records
         assert "advice='pass it to asgi.event_stream_response or" in record.getMessage()
         caplog.clear()
+    pay, runner = tool(name="pay")(lambda: 1), RunnerOptions(ledger=MemoryLedger())
     with pytest.raises(ValueError, match="the messages do not end with the calls"):
-        chat(
-            model,
-            QUESTION,
-            resume=WAITING,
-            tools=[tool(name="pay")(lambda: 1)],
-            runner=RunnerOptions(ledger=MemoryLedger()),
-        )
+        chat(model, QUESTION, resume=WAITING, tools=[pay], runner=runner)
     gc.collect()
     assert "stream_not_read" not in caplog.text
+
+
+def test_a_stream_that_is_not_read_before_the_exit_is_not_logged() -> None:
+    program = """import logging.handlers, queue, sys; from streamtools import ToolStream, sources
+logging.getLogger().addHandler(logging.handlers.QueueHandler(queue.Queue()))
+sys.modules["kept"] = ToolStream(sources.text("a"))"""
+    assert b"" == subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stderr
 
 
 async def test_an_awaited_chat_returns_its_result() -> None:
