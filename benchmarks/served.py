@@ -42,8 +42,7 @@ def make_events(many: int) -> list[UIEvent]:
 
 def make_chunks(many: int) -> list[bytes]:
     """Return the chunks of these events."""
-    encoder = outputs.native()
-    return [encoder.keep_alive, *map(encoder.encode, make_events(many))]
+    return [*map(outputs.native().encode, make_events(many))]
 
 
 def make_batches(many: int) -> list[list[SourceEvent]]:
