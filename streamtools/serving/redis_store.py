@@ -96,8 +96,8 @@ class RedisStore(Checked):
     more. While the server does not answer, runs continue for `max_outage` seconds, and readers wait for the same time.
     All processes with the same `prefix` must use the same settings.
 
-    If the stream of a run has a `Vault`, the server gets placeholders instead of its values. The values have their own
-    key, and `vault_cipher` encrypts them, and users' decisions. It is an object such as
+    If the stream of a run has a `Vault`, the server gets placeholders instead of its values. One field of the run has
+    the values. `vault_cipher` encrypts this field and users' decisions. It is an object such as
     `cryptography.fernet.Fernet(key)`.
     """
 
