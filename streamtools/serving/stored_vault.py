@@ -1,7 +1,7 @@
 """Hides the values of a vault in the data of a run on Redis, and restores them when the data is read.
 
 A run on Redis contains placeholders. `LeasedRun.hide` writes them into each event, the result and the note of the run.
-The values have their own key. They are written before the events that need them, and deleted with the run.
+The field `vault` of a run has the values. They are written before the events that need them, and deleted with the run.
 """
 
 from __future__ import annotations
