@@ -146,7 +146,7 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
     >>> check_same("call_1", Approve("5ab3"), Approve())
     >>> check_same("call_1", Approve("5ab3"), Deny())
     Traceback (most recent call last):
-    streamtools.errors.DecisionRefused: call 'call_1' has already been decided otherwise: approve
+    streamtools.errors.DecisionRefused: call 'call_1' was approved; this decision is ignored
     """
     if made == Deny(EXPIRED) != given:
         raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
@@ -159,8 +159,8 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
             return
         case (Answer(), Answer()) if made == given:
             return
-    kind = msgspec.to_builtins(made)["decision"]
-    raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise: {kind}")
+    past = {Approve: "approved", Deny: "denied", Answer: "answered"}[type(made)]
+    raise DecisionRefused(f"call {call_id[:64]!r} was {past}; this decision is ignored")
 
 
 def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:

@@ -58,7 +58,7 @@ async def test_a_wrong_decision_and_a_second_decision_are_refused() -> None:
 
     await run_chat(ASKED, "Done.", tools=bank.tools, ask="now", then=twice)
     assert [
-        "call 'n0' has already been decided otherwise: approve",
+        "call 'n0' was approved; this decision is ignored",
         "call 'n0' of tool 'pay' waits for Approve or Deny, got Answer",
     ] == refused
     assert [("Ann", 5)] == bank.paid

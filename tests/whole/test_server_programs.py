@@ -244,7 +244,7 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         first, second = [await client.post(address, json=right) for _ in range(2)]
         assert (202, first.json()) == (second.status_code, second.json())
         refused = await client.post(address, json=wrong)
-        assert (409, True) == (refused.status_code, "has already been decided otherwise" in refused.text)
+        assert (409, True) == (refused.status_code, "; this decision is ignored" in refused.text)
         frames = read_frames((await client.get(f"/chat/{first.json()['run']}")).content)
         ended = events_of_type(frames, "executed" if decision == "approve" else "error")
         assert ["paid 5 to Ann" if decision == "approve" else "the call of tool 'pay' was denied: no"] == [
