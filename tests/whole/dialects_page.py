@@ -32,16 +32,14 @@ A dialect is one way in which models write calls into their text. Search this pa
 [the page of models](models.md) for its name. If you find neither, write [your own
 dialect](parser.md#a-dialect-of-your-own).
 
+Each section shows a call, and a result unless that is between `<tool_response>` tags. Unless it says otherwise, a call
+counts anywhere outside of Markdown code and quotes, `auto` enables the dialect, it works without declared tools, and a
+prompt can teach it. *Untyped values*: the schemas of the declared tools say whether `3` is a number or a text.
+
 **Choosing dialects.** `dialects=["hermes_json", …]` enables these, `"auto"` all whose marker is hardly ever written by
 chance. The default is `"auto"`, and no dialect for a model with native calls or after its first native call. A prompt
-teaches the first dialect that you name. By default this is the one of the model's name, or {default}.
-`instructions()` of a dialect returns the text for the prompt.
-
-**Where calls count.** A call counts outside of Markdown code and quotes. A value of the wrong type is an error that is
-returned to the model.
-
-**Cut answers.** If an answer ends inside a call, or with a complete tag that begins one, this is the error `truncated`.
-The tag is hidden.
+teaches the first dialect that you name, by default the one of the model's name, or {default}. `instructions()` of a
+dialect returns the text for the prompt.
 
 **Tags in values.** A value may be a file that holds calls or tags of the dialect. A whole call in it belongs to the
 value. A closing tag ends the value only if no nested tag is open and the text after it continues the call. Otherwise
@@ -57,10 +55,6 @@ in reasoning, they count. Otherwise they are reasoning. Until that is known, non
 
 **White space.** Line feeds that a chat template writes beside calls and tags are hidden. A space before a call is
 shown. [`keep_markup`](reference.md#options) reports what is hidden.
-
-Each section shows a call, and a result unless that is between `<tool_response>` tags. Unless it says otherwise, a call
-counts anywhere, `auto` enables the dialect, it works without declared tools, and a prompt can teach it. *Untyped
-values*: the schemas of the declared tools say whether `3` is a number or a text.
 """
 
 
@@ -122,9 +116,9 @@ A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-
 fine-tune is known if its name contains the name of its base.
 
 These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
-passes the text on: [which is yours](calls.md#say-how-your-model-calls). A tag before names opens their reasoning.
-*Inside*: the chat template writes the tag, so the answer begins inside the reasoning, and a parser needs
-`in_reasoning=True`. *Maybe inside*: this depends on the request.
+passes the text on: [which is yours](calls.md#say-how-your-model-calls). A tag before names, such as `<think>`, opens
+their reasoning. *Inside*: the chat template writes this tag, so the answer begins inside the reasoning. Then pass
+`parser=ParserOptions(in_reasoning=True)`. *Maybe inside*: this depends on the request.
 """
 
 _BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}

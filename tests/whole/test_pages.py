@@ -16,11 +16,9 @@ import pytest
 from opentelemetry.metrics import NoOpMeter
 
 from streamtools import parse, rules
-from streamtools.conversation import ScriptedModel
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill_fields import PREFILLS
-from streamtools.events import NativeToolCall
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
 from streamtools.telemetry.spans_and_metrics import Instruments
@@ -110,8 +108,6 @@ async def test_the_recipes_print_the_output_of_the_page(
         await run_code(block, names)
         assert normal(block.output or "") == normal(capsys.readouterr().out), f"recipes.md:{block.line}"
     body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
-    native = NativeToolCall("get_weather", {"city": "Paris"})
-    names["model"] = ScriptedModel([native, "It is warm."])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
         frames = read_frames((await client.post("/chat", content=body)).content)
     assert ["18 °C in Paris"] == [each["result"] for each in frames if each["type"] == "executed"]
