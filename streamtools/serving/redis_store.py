@@ -73,10 +73,8 @@ class RedisStore(Checked):
     with one blocking command. All keys start with `prefix`. A store runs on asyncio only.
 
     With several servers, all runs of a user are on one of them, so the loss of a server affects only its users. A hash
-    of the user's id and of the URLs selects the server. User names and passwords in the URLs do not matter. `find_also`
-    is a second list. If a run is not found on the user's server in `servers`, it is looked up on the user's server in
-    `find_also`. To change the list, first pass the new list as `find_also` in all processes. Then pass the new list as
-    `servers`, and the old list as `find_also`.
+    of the user's id and of the URLs selects the server. User names and passwords in the URLs do not matter. After a
+    change of the list, the earlier runs of some users are not found.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
@@ -105,7 +103,6 @@ class RedisStore(Checked):
         self,
         servers: object,
         *,
-        find_also: Sequence[str] = (),
         prefix: str = "streamtools",
         lease: float = 15.0,
         keep: float = 600.0,
@@ -121,7 +118,6 @@ class RedisStore(Checked):
         if not prefix or "{" in prefix:
             raise ValueError(f"`prefix` must not be empty or contain `{{`, got {prefix!r}.")
         self._servers = _by_name(servers)
-        self._find_also = _by_name(find_also) if find_also else {}
         check_methods("vault_cipher", vault_cipher, "a cipher, such as Fernet(key)", "encrypt", optional=True)
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage, vault_cipher or Unencrypted())
         self._ledger = ledger
@@ -145,14 +141,13 @@ class RedisStore(Checked):
         Raises the error of the client if the only server does not answer. If one of several servers does not answer, a
         warning is logged.
         """
-        servers = self._servers | self._find_also
         async with AsyncExitStack() as stack:
-            for name, url_or_client in servers.items():
+            for name, url_or_client in self._servers.items():
                 client = await stack.enter_async_context(open_client(url_or_client))
                 try:
                     found = await client.execute("INFO", "cluster")
                 except Exception as error:
-                    if len(servers) == 1:
+                    if len(self._servers) == 1:
                         raise
                     log.warning("redis_unreachable", **loggable(error))
                 else:
@@ -184,23 +179,12 @@ class RedisStore(Checked):
 
     def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
         """Return a reader of the events of a run after the seq `after`. Implements `ReadableLog.read`."""
-        return read_run(self._processes_of(split_key(key)[0])[0], key, after)
+        return read_run(self._process_of(split_key(key)[0]), key, after)
 
-    # The servers of a user.
-
-    def _processes_of(self, owner: str) -> Sequence[RedisProcess]:
-        """Return the `RedisProcess` of each server that may have runs of a user. The first one gets the new runs."""
+    def _process_of(self, owner: str) -> RedisProcess:
+        """Return the `RedisProcess` of the server that has the runs of a user."""
         assert self.processes, "pass the store to `Runs`, and write `async with Runs(…)`"
-        lists = filter(None, (self._servers, self._find_also))
-        return [self.processes[name] for name in dict.fromkeys(server_of(owner, names) for names in lists)]
-
-    async def _process_of(self, run_id: str, owner: str) -> RedisProcess:
-        """Return the `RedisProcess` of the server that has a run. The default is the server for new runs."""
-        first, *others = self._processes_of(owner)
-        for process in others:
-            if await process.server.retry("EXISTS", process.server.keys.of_run(log_key(owner, run_id)).meta):
-                return process
-        return first
+        return self.processes[server_of(owner, self._servers)]
 
     # The runs of this process.
 
@@ -211,7 +195,7 @@ class RedisStore(Checked):
         this id, `RunNotFound` if the run that the new run continues was deleted, and `OwnerUnreachable` if the server
         does not answer. The waiting runs that the new run continues are kept as long as the new run.
         """
-        process, key = await self._process_of(run.id.removesuffix(NEXT), run.owner), log_key(run.owner, run.id)
+        process, key = self._process_of(run.owner), log_key(run.owner, run.id)
         keys = process.server.keys
         leased = LeasedRun(key, run.id, run.owner, 1, process.id, keys.of_run(key).meta)
         names = keys.changed_by(run.owner, run.id)
@@ -248,48 +232,42 @@ class RedisStore(Checked):
 
     async def find(self, run_id: str, *, owner: str) -> RemoteRun:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
-        for process in self._processes_of(owner):
-            meta_key = process.server.keys.of_run(log_key(owner, run_id)).meta
-            token, conversation, note, copied, result, trace, stop = await process.server.retry(
-                "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace", "stop"
-            )
-            if token is not None:
-                name = conversation.decode() or None
-                run = RemoteRun(self, process, run_id, owner, conversation=name)
-                run._copied, run._trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
-                if await run.load_end(result):
-                    run._mark_finished()
-                run.note = json.loads(await run._values.restore(note))
-                return run
-        raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+        return await self._find(self._process_of(owner), run_id, owner)
+
+    async def _find(self, process: RedisProcess, run_id: str, owner: str) -> RemoteRun:
+        meta_key = process.server.keys.of_run(log_key(owner, run_id)).meta
+        token, conversation, note, copied, result, trace, stop = await process.server.retry(
+            "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace", "stop"
+        )
+        if token is None:
+            raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+        run = RemoteRun(self, process, run_id, owner, conversation=conversation.decode() or None)
+        run._copied, run._trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
+        if await run.load_end(result):
+            run._mark_finished()
+        run.note = json.loads(await run._values.restore(note))
+        return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last run of the user `owner` in a conversation; None if there is none."""
-        found = list[tuple[float, str]]()  # the time of the start and the id of the last run on each server
-        for process in self._processes_of(owner):
-            keys, retry = process.server.keys.of_owner(owner), process.server.retry
-            if (id := await retry("HGET", keys.conversations, conversation)) is not None:
-                found.append((float(await retry("ZSCORE", keys.runs, id) or 0), id.decode()))
-        return max(found)[1] if found else None
+        server = self._process_of(owner).server
+        id = await server.retry("HGET", server.keys.of_owner(owner).conversations, conversation)
+        return None if id is None else id.decode()
 
     async def list(self, owner: str, limit: int) -> list[str]:
-        """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs.
-
-        With `find_also`, the runs on the other server follow.
-        """
-        kept = list[str]()
-        for process in self._processes_of(owner):
-            server, index = process.server, process.server.keys.of_owner(owner).runs
-            for id in await server.retry("ZREVRANGE", index, 0, limit - 1):
-                if await server.retry("EXISTS", server.keys.of_run(log_key(owner, id.decode())).meta):
-                    kept.append(id.decode())
-                else:
-                    await server.retry("ZREM", index, id)
-        return kept[:limit]
+        """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs."""
+        kept, server = list[str](), self._process_of(owner).server
+        index = server.keys.of_owner(owner).runs
+        for id in await server.retry("ZREVRANGE", index, 0, limit - 1):
+            if await server.retry("EXISTS", server.keys.of_run(log_key(owner, id.decode())).meta):
+                kept.append(id.decode())
+            else:
+                await server.retry("ZREM", index, id)
+        return kept
 
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a run that has ended, and its log."""
-        server = (await self._process_of(run_id, owner)).server
+        server = self._process_of(owner).server
         await server.retry("DEL", *server.keys.of_run(log_key(owner, run_id)))
         await server.retry("ZREM", server.keys.of_owner(owner).runs, run_id)
 
@@ -298,7 +276,7 @@ class RedisStore(Checked):
 
         Returns the decisions about the run's calls. Raises `RunNotFound` if the run is not kept any more.
         """
-        server = (await self._process_of(run.id, run.owner)).server
+        server = self._process_of(run.owner).server
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         return await _decisions(server, log_key(run.owner, run.id), ids, call_id, decision)
 
@@ -353,7 +331,7 @@ class RedisStore(Checked):
             events = [*await values.restore_events(events)]
             leased.vault = values.vault
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
-            run = await self.find(run_id, owner=owner)
+            run = await self._find(process, run_id, owner)  # also if the list of servers has changed
             lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
             lost = replace(lost, trace=run._trace, copied=run._copied, vault=leased.vault)
             if not run.stop_requested and await self._continue(process, leased, lost):
@@ -385,7 +363,7 @@ class RedisStore(Checked):
             if events and events[0].seq != 1:
                 raise ValueError("Redis does not have the first events of the run any more. Set a higher `max_events`.")
             if lost.copied > leased.written:  # the log does not have all events of the waiting run
-                waiting = await self.find(lost.id.removesuffix(NEXT), owner=lost.owner)
+                waiting = await self._find(process, lost.id.removesuffix(NEXT), lost.owner)
                 lost = replace(lost, events=(await waiting._log_for_next()).events)
             elif events:
                 added.append(Warning(Code.OWNER_LOST, _OWNER_LOST))

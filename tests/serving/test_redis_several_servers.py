@@ -10,17 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import RunnerOptions, ToolStream, chat
-from streamtools.conversation import ScriptedModel
+from streamtools import ToolStream
 from streamtools.errors import OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.events import ProviderCompleted
-from streamtools.runs import RedisStore, Runs
+from streamtools.runs import LostRun, RedisStore, Runs
 from streamtools.serving.redis_store import server_of
-from streamtools.tools import MemoryLedger
 from tests.chat.test_continued_chat import text_of
 from tests.serving.test_recovery import weather_chat
 from tests.serving.test_runs import held, read
-from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, texts
 
@@ -114,56 +111,30 @@ async def test_a_lost_server_affects_only_its_users(pair: tuple[RedisServer, Red
 
 
 @pytest.mark.servers
-async def test_a_list_that_changes(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
-    """During a change, processes with the old list and with the new one find the runs of both."""
-    old, new = [pair[0].url], [pair[0].url, pair[1].url]
-    owner = owner_on(pair[1], pair)
-    stores = [RedisStore(old, find_also=new, prefix=prefix), RedisStore(new, find_also=old, prefix=prefix)]
-    bank = Bank()
-    options: dict[str, Any] = {"tools": bank.tools, "runner": RunnerOptions(ledger=MemoryLedger())}
-
-    def resume(run: Any) -> Any:
-        return chat(ScriptedModel(["Paid."]), run.history, resume=run, **options)
-
-    async with processes(*stores, resume=resume) as sites:
-        for here, there in (sites, reversed(sites)):
-            running = await here.start(held("a"), owner=owner, conversation="c")
-            latest = await there.latest("c", owner=owner)
-            assert latest is not None
-            await latest.stop()
-            assert "cancelled" == (await running.wait()).reason
-            await there.forget(running.id, owner=owner)
-            with pytest.raises(RunNotFound):
-                await there.find(running.id, owner=owner)
-            asking = chat(ScriptedModel([calls(("pay", ANN))]), [QUESTION], **options)
-            waiting = await here.start(asking, owner=owner)
-            assert "waiting" == (await waiting.wait()).reason
-            continued = await there.decide(waiting.id, "n0", True, owner=owner)
-            assert (waiting.next_id, "Paid.") == (continued.id, (await continued.wait()).text)
-            assert await read(continued.attach()) == await read((await here.find(waiting.id, owner=owner)).attach())
-            assert {waiting.id, continued.id} <= {each.id for each in await there.list(owner)}
-    assert 2 * [("Ann", 5)] == bank.paid
-
-
-@pytest.mark.servers
 async def test_a_run_on_a_former_server_is_continued(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
-    """Its process closes, and a process with the new list takes it over."""
+    """Its process closes, and a process with a new list of servers takes it over."""
     owner, new = owner_on(pair[1], pair), [pair[0].url, pair[1].url]
-    make = weather_chat("text", None, most=3)
+    make, is_taken = weather_chat("text", None, most=3), anyio.Event()
 
-    def store(*lists: list[str]) -> RedisStore:
-        return RedisStore(*lists[:1], find_also=lists[-1], prefix=prefix, recover=lambda lost: make(continue_from=lost))
+    def recover(lost: LostRun) -> Any:
+        is_taken.set()
+        return make(continue_from=lost)
 
-    async with processes(store(new[:1])) as (here,):
-        run = await here.start(make(), owner=owner)
-        async with run.attach() as shown:
-            while (await anext(shown)).type != "text":
-                pass
-    async with processes(store(new, new[:1])) as (there,):
-        with anyio.fail_after(20):
-            found = await there.find(run.id, owner=owner)
-            events = await read(found.attach())
-            result = await found.wait()
+    def runs(servers: list[str]) -> Runs:
+        return Runs(RedisStore(servers, prefix=prefix, recover=recover))
+
+    with anyio.fail_after(30):
+        async with runs(new[:1]) as here:
+            run = await here.start(make(), owner=owner)
+            async with run.attach() as shown:
+                while (await anext(shown)).type != "text":
+                    pass
+        async with runs(new):
+            await is_taken.wait()
+            async with runs(new[:1]) as reader:
+                found = await reader.find(run.id, owner=owner)
+                events = await read(found.attach())
+                result = await found.wait()
     assert (text_of(events), "finished") == (result.text, result.reason)
     async with make(continue_from=None) as stream:
         assert result.text == text_of([event async for event in stream])

@@ -262,7 +262,7 @@ def continue_run(model: conversation.Model, run: Run) -> RedisStore:
             yield events
 
     Runs(resume=resume)
-    return RedisStore(["redis://a", "redis://b"], find_also=["redis://a"], recover=recover, max_recoveries=1)
+    return RedisStore(["redis://a", "redis://b"], recover=recover, max_recoveries=1)
 
 
 def hide_names(model: conversation.Model, vault: streamtools.rules.Vault) -> object:
