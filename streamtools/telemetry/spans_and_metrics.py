@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter, time_ns
@@ -49,6 +48,9 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 PROVIDERS = {"responses": "openai", "gemini": "gcp.gemini", "interactions": "gcp.gemini", "bedrock": "aws.bedrock"}
 """Maps a wire format to `gen_ai.provider.name`. The name of a format that is missing here is used unchanged."""
 
+Clean: TypeAlias = Callable[[Any], Any]
+"""A function that replaces the matches of a run's text rules in plain data. Returns the changed data."""
+
 
 # Metrics.
 
@@ -69,13 +71,14 @@ _COUNTERS = {
 }
 
 
-class Instruments:
-    """The instruments of one meter."""
+class Instrumentation:
+    """The settings and the instruments of `instrument`. Implements `observing.Observer`. At most one is installed."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, tracer: trace.Tracer, meter: Meter, agent: str | None, content: bool) -> None:
         def histogram(name: str, about: str, unit: str = "s", buckets: Sequence[float] = _SECOND_BUCKETS) -> Histogram:
             return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
 
+        self.tracer, self.agent, self.content = tracer, agent, content
         self.request_duration = histogram("gen_ai.client.operation.duration", "Duration of a request to a model.")
         self.first_chunk = histogram("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
         # Version 1.41 of the conventions lacks the next two metrics. A later version defines them.
@@ -90,6 +93,9 @@ class Instruments:
             "readers": meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.").add,
             "runs.gap": histogram("streamtools.runs.gap", "Time for which no process drove a run.").record,
         }
+
+    def begin(self, run_id: str, clean: Clean, resumed: str) -> RunSpans:
+        return RunSpans(self, run_id, clean, resumed)
 
     def report(self, name: str, value: float) -> None:
         """Add `value` to a counter, or record it. `streamtools.observing.report` defines the names."""
@@ -123,9 +129,6 @@ class Instruments:
 
 
 # Attributes with messages, arguments and results.
-
-Clean: TypeAlias = Callable[[Any], Any]
-"""A function that replaces the matches of a run's text rules in plain data. Returns the changed data."""
 
 MAX_ATTRIBUTE = 64 * 1024
 """The maximum length of an attribute in characters."""
@@ -199,22 +202,6 @@ UNKNOWN_TOOL = "_OTHER"
 the number of different attribute values must be limited."""
 
 
-@dataclass(frozen=True, eq=False)
-class Instrumentation:
-    """The settings of `instrument`. It implements `streamtools.observing.Observer`. At most one is installed."""
-
-    tracer: trace.Tracer
-    metrics: Instruments
-    agent: str | None
-    content: bool
-
-    def begin(self, run_id: str, clean: Clean, resumed: str) -> RunSpans:
-        return RunSpans(self, run_id, clean, resumed)
-
-    def report(self, name: str, value: float) -> None:
-        self.metrics.report(name, value)
-
-
 class _Outcome:
     """The token usage and the failure that the events of a request or a run report."""
 
@@ -274,7 +261,7 @@ class _RequestSpan(_Outcome):
     def record_first_chunk(self) -> None:
         seconds = perf_counter() - self._started_at
         self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-        self._settings.metrics.first_chunk.record(seconds, self.attributes)
+        self._settings.first_chunk.record(seconds, self.attributes)
 
     def record_event(self, event: Any) -> None:
         self.record_outcome(event)
@@ -304,8 +291,8 @@ class _RequestSpan(_Outcome):
             )
         _set_outcome(span, attributes, step.finish_reason, self.usage)
         if self.usage is not None:
-            settings.metrics.record_usage(self.usage, self.attributes)
-        settings.metrics.request_duration.record(duration, self.attributes | _set_error(span, error))
+            settings.record_usage(self.usage, self.attributes)
+        settings.request_duration.record(duration, self.attributes | _set_error(span, error))
         span.end(self._start_time_ns + int(duration * 1e9))
 
 
@@ -370,7 +357,7 @@ class RunSpans(_Outcome):
         settings = self._settings
         if not settings.content:  # without content, `Text` events change no span and no metric
             events = [event for event in events if type(event) is not Text]
-        settings.metrics.count_events(events, self._last_model)
+        settings.count_events(events, self._last_model)
         for event in events:
             self.record_outcome(event)
             if type(event) is Done:
@@ -413,7 +400,7 @@ class RunSpans(_Outcome):
                 yield set_outcome
         finally:
             attributes = metric_attributes | _set_error(span, error)
-            settings.metrics.tool_duration.record(perf_counter() - started_at, attributes)
+            settings.tool_duration.record(perf_counter() - started_at, attributes)
             span.end()
 
     def run_ended(self) -> None:
@@ -427,7 +414,7 @@ class RunSpans(_Outcome):
                 error = error or CANCELLED
         _set_outcome(span, attributes, None if done is None else done.finish_reason, self.usage)
         duration = perf_counter() - self._started_at
-        settings.metrics.agent_duration.record(duration, self.attributes | _set_error(span, error))
+        settings.agent_duration.record(duration, self.attributes | _set_error(span, error))
         span.end()
 
     def _end_request(self, error: str | None = None) -> None:
@@ -480,7 +467,7 @@ def instrument(
     library_version = version(_LIBRARY)
     tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)
     meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
-    observing.install(Instrumentation(tracer, Instruments(meter), agent, content))
+    observing.install(Instrumentation(tracer, meter, agent, content))
 
 
 def uninstrument() -> None:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 from opentelemetry.metrics import NoOpMeter
+from opentelemetry.trace import NoOpTracer
 
 from streamtools import parse, rules
 from streamtools.conversation.failover import OnBreak
@@ -21,7 +22,7 @@ from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_W
 from streamtools.conversation.models.prefill_fields import PREFILLS
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
-from streamtools.telemetry.spans_and_metrics import Instruments
+from streamtools.telemetry.spans_and_metrics import Instrumentation
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.readme import ROOT, Block, read_blocks
 from tests.support.serving import read_frames
@@ -130,7 +131,7 @@ class Naming(NoOpMeter):
 
 def test_the_observability_page_lists_each_metric() -> None:
     meter = Naming()
-    Instruments(meter)
+    Instrumentation(NoOpTracer(), meter, None, False)
     assert meter.names == set(re.findall(r"^\| `([\w.]+)` \| [^`]", read("observability"), re.MULTILINE))
 
 
