@@ -21,12 +21,12 @@ import io
 import os
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
+from time import perf_counter
 from types import ModuleType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
@@ -63,8 +63,6 @@ class RecordOptions(TypedDict, total=False):
     """The wire format of the responses. By default, it is detected during a replay."""
     redact: Iterable[str]
     """Secrets to overwrite, in addition to keys of known formats and the credentials of each request."""
-    clock: Callable[[], float]
-    """A function that returns the time in seconds."""
     record_body: bool
     """True if request bodies are recorded. The default is False."""
 
@@ -198,7 +196,6 @@ class ExchangeFile:
     target: RecordingTarget
     source: str = DETECT
     redact: Iterable[str] = ()
-    clock: Callable[[], float] = time.perf_counter
     record_body: bool = False
 
     def __post_init__(self) -> None:
@@ -250,7 +247,7 @@ class ExchangeRecorder:
         self._file = file
         self._request = request
         self.secrets = secrets
-        self._sent_at = file.clock()
+        self._sent_at = perf_counter()
         self._recorded = datetime.now(UTC).isoformat(timespec="seconds")
         self._lines = io.BytesIO()
         self._writer: RecordingWriter | None = None
@@ -312,7 +309,7 @@ class ExchangeRecorder:
         return self._writer
 
     def _now(self) -> float:
-        return max(0.0, (self._file.clock() - self._sent_at) * 1000)
+        return (perf_counter() - self._sent_at) * 1000
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -434,7 +431,7 @@ class RecordingTransport(ClientTransport):
     `target` is a path, which is overwritten, or a file object, which is not closed. `source` is the wire format of the
     responses. By default, the format is detected during a replay. Keys of known formats, the credentials of each
     request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
-    `clock` returns the time in seconds. A request that gets no response is also recorded.
+    A request that gets no response is also recorded.
 
     If a write to the file raises OSError, the recording stops, and `write_error` holds the error. The client still gets
     its responses. Close the responses before the transport: reading a response after that may raise ValueError.

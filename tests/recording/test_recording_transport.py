@@ -38,13 +38,8 @@ def answering(*answers: httpx.Response | Exception) -> httpx.AsyncBaseTransport:
 
 
 def client(inner: httpx.AsyncBaseTransport, target: Path | io.BytesIO) -> httpx.AsyncClient:
-    """Return a client whose exchanges are recorded. Its clock advances one second for each call."""
-    seconds = iter(range(1000))
-    return httpx.AsyncClient(
-        transport=RecordingTransport(
-            inner, target, source="openai", record_body=True, clock=lambda: float(next(seconds))
-        )
-    )
+    """Return a client whose exchanges are recorded."""
+    return httpx.AsyncClient(transport=RecordingTransport(inner, target, source="openai", record_body=True))
 
 
 def in_memory(file: io.BytesIO, folder: Path) -> list[Recording]:
@@ -54,6 +49,7 @@ def in_memory(file: io.BytesIO, folder: Path) -> list[Recording]:
     return read_recordings(path)
 
 
+@pytest.mark.usefixtures("seconds")
 async def test_each_read_is_recorded_as_a_chunk(tmp_path: Path) -> None:
     """The recording contains no credentials."""
     path = tmp_path / "answer.jsonl"
@@ -155,6 +151,7 @@ async def test_simultaneous_exchanges_are_written_in_the_order_of_requests(tmp_p
     assert [b"a1\na2", b"b1\nb2", b"c1\nc2"] == [each.data for each in in_memory(file, tmp_path)]
 
 
+@pytest.mark.usefixtures("seconds")
 async def test_a_cancelled_request_is_recorded_as_left(tmp_path: Path) -> None:
     class Silent(httpx.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

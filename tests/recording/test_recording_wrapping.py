@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,10 +20,11 @@ CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices":[{"finish_reason":"stop"}]}\n\n']
 
 
+@pytest.mark.usefixtures("seconds")
 async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     """Times are counted from the call of `record`."""
     path = tmp_path / "a.jsonl"
-    stream = record(Pieces(*CHUNKS), path, source="openai", clock=itertools.count(0.0).__next__)
+    stream = record(Pieces(*CHUNKS), path, source="openai")
     assert CHUNKS == [data async for data in stream]
     recording = read_recording(path)
     assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
@@ -35,11 +35,12 @@ async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     assert recording == read_recording(path)
 
 
+@pytest.mark.usefixtures("seconds")
 @pytest.mark.parametrize(("error", "kind"), [(TimeoutError("late"), "timeout"), (KeyError("s3cret"), "reset")])
 async def test_an_exception_is_recorded_by_its_name(error: Exception, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(type(error)):
-        [data async for data in record(Pieces(CHUNKS[0], error), path, clock=itertools.count(0.0).__next__)]
+        [data async for data in record(Pieces(CHUNKS[0], error), path)]
     assert (kind, 2000.0, type(error).__name__) == read_recording(path).end
     assert b"s3cret" not in path.read_bytes()
 
