@@ -109,8 +109,7 @@ def _write_parts() -> Iterator[str]:
 _MODELS_INTRODUCTION = """\
 # Your model and its dialect
 
-Search this page for your model. `dialects_for(model_name)` returns the same dialects, the best first, and
-`families_for(model_name)` also the source of each entry.
+Search this page for your model. `dialects_for(model_name)` returns the same dialects, the best first.
 
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
 fine-tune is known if its name contains the name of its base.
