@@ -52,7 +52,7 @@ from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is
 from streamtools.stream.reading import Startable, awaited, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.stored_result import StoredEnd
-from streamtools.tools import CallLedger, Decision, Question
+from streamtools.tools import Decision, Question
 from streamtools.tools.approvals import read_decision
 from streamtools.tools.ledger import Entry, entries_of
 from streamtools.tools.redis_client import Cipher, Unencrypted, Word, check_url, open_client
@@ -78,9 +78,9 @@ class RedisStore(Checked):
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process continues the run, or ends it with `done(failed)`, or with `done(cancelled)`
-    after a stop. When another process ends a run, a call that may have started gets the error `outcome_unknown`. If you
-    pass the `ledger` of the tools, the call gets the outcome that the ledger has recorded. Before the ledger is read,
-    the old process is barred from starting more calls.
+    after a stop. When another process ends a run, a call that may have started gets the error `outcome_unknown`. If
+    `Runs` has a `ledger`, the call gets the outcome that the ledger has recorded. Before the ledger is read, the old
+    process is barred from starting more calls.
 
     `recover(lost)` is called for a run whose process has crashed or has handed the run over. It returns the chat that
     continues the run, `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a
@@ -108,7 +108,6 @@ class RedisStore(Checked):
         keep: float = 600.0,
         max_events: int = 50_000,
         max_outage: float = 30.0,
-        ledger: CallLedger | None = None,
         recover: Recover | None = None,
         max_recoveries: int = 3,
         vault_cipher: Cipher | None = None,
@@ -120,14 +119,12 @@ class RedisStore(Checked):
         self._servers = _by_name(servers)
         check_methods("vault_cipher", vault_cipher, "a cipher, such as Fernet(key)", "encrypt", optional=True)
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage, vault_cipher or Unencrypted())
-        self._ledger = ledger
         check_number("max_recoveries", max_recoveries, 0, whole=True)
         check_function("recover", recover, "lost", optional=True)
         self._recover, self._max_recoveries = recover, max_recoveries
         self._connected: dict[str, RedisServer] = {}
         self.processes: dict[str, RedisProcess] = {}
         """Maps the name of a server to the `RedisProcess` that reads and writes its runs."""
-        self._running: Mapping[str, Run] = {}
 
     @property
     def lease(self) -> float:
@@ -156,23 +153,12 @@ class RedisStore(Checked):
                 self._connected[name] = RedisServer(client, self._settings)
             yield
 
-    def start(
-        self,
-        tasks: TaskGroup,
-        running: Mapping[str, Run],
-        admit: Callable[[Startable, LostRun], Run],
-        resume_lost: Callable[[LostRun], Awaitable[Startable]],
-        may_start: Callable[[], bool],
-    ) -> None:
-        """Start to share runs, and to take over runs whose lease has expired.
+    def start(self, runs: Any, tasks: TaskGroup) -> None:
+        """Start to share the runs of this process, and to take over runs whose lease has expired.
 
-        `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
-        `admit(stream, lost)` returns a run that continues `lost`. The store starts the returned run.
-        `resume_lost(lost)` returns a stream for a lost run that continues a waiting run. While `may_start()` is False,
-        this process can start no more runs.
+        `runs` is the `Runs` of this process, whose module imports this one.
         """
-        self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
-        self._may_start = may_start
+        self._runs, self._tasks = runs, tasks
         for name, server in self._connected.items():
             self.processes[name] = RedisProcess(server, tasks, self._answer, self._take_over)
             tasks.start_soon(self.processes[name].run)
@@ -282,7 +268,7 @@ class RedisStore(Checked):
 
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
         """Answer the request of another process about a run of this process."""
-        run = self._running.get(key)
+        run: Run | None = self._runs._running.get(key)
         if run is None or run._journal.is_lost or (message["kind"] in ("questions", "decide") and run._events is None):
             return {"over": True}
         match message["kind"]:
@@ -307,7 +293,7 @@ class RedisStore(Checked):
         """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
         may_continue = self._recover is not None or key.endswith(NEXT)
         # Another process can continue the run, or this process has lost the lease and still ends the run.
-        if key in self._running or (may_continue and not self._may_start()):
+        if key in self._runs._running or (may_continue and not self._runs._may_start()):
             return
         claimed = await process.claim(key)
         if claimed is None:
@@ -319,11 +305,9 @@ class RedisStore(Checked):
         process.add_run(leased)
         try:
             recorded: dict[str, Entry] | None = None
-            if self._ledger is not None:
-                await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
-                recorded = {}
-                for each in chain_of(run_id):
-                    recorded |= await entries_of(self._ledger, each)
+            if (ledger := self._runs._ledger) is not None:
+                await ledger.fence(run_id, epoch)  # the old process can start no more calls
+                recorded = await entries_of(ledger, *chain_of(run_id))
             events, values = list[UIEvent](), VaultReader(process.server, key)
             await values.read()
             while page := await process.fetch(key, events[-1].seq if events else 0):
@@ -371,7 +355,7 @@ class RedisStore(Checked):
                 _add_events(process, leased, events[-len(added) :])
             with anyio.fail_after(self._settings.max_outage):
                 if resumes:
-                    stream = await self._resume_lost(lost)
+                    stream = await self._runs._resume_lost(lost)
                 elif self._recover is not None:
                     ids = [event.call.id for event in events if isinstance(event, Call)]
                     lost = replace(lost, decisions=await _decisions(process.server, leased.key, ids))
@@ -381,9 +365,9 @@ class RedisStore(Checked):
                 if not leased.is_fenced:
                     log.warning("run_not_continued", run_id=leased.run_id, reason="`recover` returned None")
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            if leased.key in self._running:  # a new run with the same id; it is refused soon
+            if leased.key in self._runs._running:  # a new run with the same id; it is refused soon
                 raise OwnerUnreachable("This process cannot continue the run yet.")
-            continued = self._admit(stream, lost)
+            continued: Run = self._runs._take_over(stream, lost)
         except Exception as error:
             await close(stream)
             if isinstance(error, Draining | TooManyRuns | OwnerUnreachable):

@@ -43,7 +43,7 @@ from streamtools.tools.approvals import (
     read_decision,
 )
 from streamtools.tools.cancellation import is_failure
-from streamtools.tools.ledger import DRIVEN_RUN
+from streamtools.tools.ledger import DRIVEN_RUN, RUN_LEDGER, CallLedger
 
 log = Logger(__name__)
 
@@ -139,6 +139,8 @@ class Run(AsyncOnly, Checked, Decidable):
         self._traceback: TracebackType | None = None
         self._on_end = on_end
         self._place = place
+        self._ledger: CallLedger | None = None
+        """The ledger of `Runs`, for the calls of a stream that this run drives, or with which it is resumed."""
         self._withheld: Done | None = None  # `done`, if it must not be written before the end is stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
@@ -372,6 +374,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None
         DRIVEN_RUN.set(self._journal.driven)
+        RUN_LEDGER.set(self._ledger)
         try:
             if self._lost is not None:
                 await self._journal.copy(event for event in self._lost.events if event.seq <= self._copied)

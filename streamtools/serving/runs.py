@@ -43,7 +43,7 @@ from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, che
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
     from streamtools.serving.waiting_runs import WaitingRuns
-    from streamtools.tools.sql_ledger import SQLLedger
+    from streamtools.tools.ledger import CallLedger
 
 log = Logger(__name__)
 
@@ -75,13 +75,13 @@ class Runs(Checked, AsyncOnly):
       the run, or a context manager that yields this chat. If `resume` fails or the context manager cannot be entered,
       the next request for the run tries again. When the last question has expired, the process in which the run waited
       also tries, at intervals.
-    - `ledger` is the ledger of the tools. It stores waiting runs with their events. In a `SQLiteLedger` or
-      `PostgresLedger`, they outlive the process. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+    - `ledger` records the calls of all runs, so that none runs twice. Without a `RedisStore`, it also stores waiting
+      runs with their events. In a `SQLiteLedger` or `PostgresLedger`, they outlive the process.
     - `clock` returns seconds.
 
     Raises ValueError for a limit that is out of range, and for both `drain` and `shutdown`. Also raises ValueError for
-    `resume` with neither a `ledger` nor a `RedisStore`, and for `ledger` without `resume`. Raises TypeError for another
-    `store` than a `MemoryEventLog` or a `RedisStore`.
+    `resume` with neither a `ledger` nor a `RedisStore`. Raises TypeError for another `store` than a `MemoryEventLog` or
+    a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -98,7 +98,7 @@ class Runs(Checked, AsyncOnly):
         drain: float | None = None,
         shutdown: Shutdown | None = None,
         resume: Resume | None = None,
-        ledger: SQLLedger | None = None,
+        ledger: CallLedger | None = None,
         grace: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -128,17 +128,14 @@ class Runs(Checked, AsyncOnly):
         self._tasks: TaskGroup | None = None
         self._was_entered = False
         self._has_warned = False  # whether the log has the warning `waits_without_resume`
-        if resume is not None and self._store is None and ledger is None:
-            hint = "Runs(resume=resume, ledger=ledger), with the ledger of RunnerOptions"
-            raise ValueError(f"`resume` needs a place where waiting runs are stored: write {hint}.")
-        if resume is None and ledger is not None:
-            raise ValueError("`ledger` stores the runs that `resume` continues: pass `resume` as well.")
-        self._resume = resume
+        self._resume, self._ledger = resume, ledger
         self._waiting: WaitingRuns | None = None
-        if ledger is not None and self._store is None:
+        check_methods("ledger", ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish", optional=True)
+        if resume is not None and self._store is None:
             from streamtools.serving.waiting_runs import WaitingRuns
 
-            check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_run")
+            if ledger is None:
+                raise ValueError("`resume` needs a place for waiting runs: write Runs(resume=resume, ledger=ledger).")
             self._waiting = WaitingRuns(ledger, keep)
         self._place = self._store or self._waiting  # stores the runs that wait, and the decisions about their calls
         self._new_run = partial(
@@ -155,7 +152,7 @@ class Runs(Checked, AsyncOnly):
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._stop_after_drain)
         if self._store is not None:
-            self._store.start(self._tasks, self._running, self._take_over, self._resume_lost, self._may_start)
+            self._store.start(self, self._tasks)
         return self
 
     async def __aexit__(
@@ -260,7 +257,7 @@ class Runs(Checked, AsyncOnly):
     async def _resumed(self, run: Run, log: LostRun) -> Startable:
         """Call `resume` with a waiting run, and return the chat that continues the run after the events in `log`."""
         assert self._resume is not None
-        run._next_log = log
+        run._next_log, run._ledger = log, self._ledger
         return await awaited(self._resume(run))
 
     async def find(self, run_id: str, *, owner: str) -> Run:
@@ -494,6 +491,7 @@ class Runs(Checked, AsyncOnly):
         if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         self._running[run._journal.key] = run
+        run._ledger = self._ledger
         return self._tasks
 
     async def _keep_ended(self, run: Run) -> None:

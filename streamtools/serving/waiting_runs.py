@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from streamtools.errors import ClosedError, RunNotFound
+from streamtools.errors import ClosedError, RunNotFound, check_methods
 from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.rules.vault import Vault
@@ -57,11 +57,14 @@ class StoredRun(msgspec.Struct, frozen=True):
 class WaitingRuns:
     """The waiting runs in one ledger, and the ended runs that continued them.
 
-    A run is kept until its last question has expired, and then for `keep` seconds.
+    A run is kept until its last question has expired, and then for `keep` seconds. Raises TypeError if `ledger` stores
+    no runs.
     """
 
-    def __init__(self, ledger: SQLLedger, keep: float) -> None:
-        self._ledger, self._keep = ledger, keep
+    def __init__(self, ledger: Any, keep: float) -> None:
+        check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_run")
+        self._ledger: SQLLedger = ledger
+        self._keep = keep
         self._lease = min(ledger.lease, _LONGEST_LEASE_S)
         self._holder = secrets.token_hex(8)  # the name of this process
 

@@ -26,7 +26,7 @@ from streamtools.machine.logged_run import LoggedStep
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import restore
-from streamtools.tools import ToolOutcome
+from streamtools.tools import CallLedger, ToolOutcome
 from streamtools.tools.approvals import Approvals, Decision, Question, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
@@ -51,6 +51,7 @@ class StepRunner:
     resumed: Resumption | None
     make_runner: Callable[..., Runner]
     record: Callable[[list[ToolOutcome]], object]
+    ledger: CallLedger | None
     restore_values: Callable[[ToolCall], ToolCall]
     """Restores the values of a vault in the arguments of a call."""
     running: list[ToolCall] = field(default_factory=list, init=False)
@@ -79,6 +80,7 @@ class StepRunner:
                 approvals=self.approvals,
                 trusted=self._trusts,
                 scope=self._run_id_of,
+                ledger=self.ledger,
                 started=self._restored.started,
             )
         return self._runner

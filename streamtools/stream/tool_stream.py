@@ -68,6 +68,7 @@ from streamtools.tools.approvals import (
 from streamtools.tools.cancellation import is_stray
 from streamtools.tools.context import Completed
 from streamtools.tools.guards import Guards, GuardTracker, Stop
+from streamtools.tools.ledger import RUN_LEDGER, shared_ledger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
@@ -168,7 +169,8 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         choice = parse_choice(tool_choice)
         check_choice(choice, registry.names, eager=runner.execute == "eager")
         execute = "never" if tools is None else runner.execute
-        resumed = read_resumption(resume, approvals.decisions, runner.ledger)
+        ledger = shared_ledger(runner.ledger, getattr(resume, "_ledger", None))
+        resumed = read_resumption(resume, approvals.decisions, ledger)
         if resumed is not None and tools is None:
             names = ", ".join(call.name for call in resumed.suspension.calls)
             raise ValueError(f"`resume` runs calls of the tools {names}: write tools=[...]")
@@ -211,6 +213,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             resumed=resumed,
             make_runner=partial(Runner, registry, options=runner),
             record=collector.record,
+            ledger=ledger,
             restore_values=(lambda call: call) if vault_rules is None else vault_rules.show_call,
         )
         self._run = StreamRun(machine, steps, collector, vault_rules, judge, argument_rules, resumed)
@@ -544,8 +547,11 @@ class StreamRun:
     def begin(self, tools: TaskGroup) -> None:
         """Start the time limit of the run, and the judge.
 
-        `tools` is the task group of the tools. Cancelling its scope stops the run.
+        `tools` is the task group of the tools. Cancelling its scope stops the run. Raises ValueError if the stream has
+        another ledger than its `Runs`.
         """
+        self.steps.ledger = shared_ledger(self.steps.ledger, RUN_LEDGER.get())
+        RUN_LEDGER.set(None)  # a chat in a tool is no part of the run
         self._scope = tools.cancel_scope
         if (seconds := self.steps.guards.guards.seconds) is not None:
             self._scope.deadline = anyio.current_time() + seconds

@@ -167,6 +167,7 @@ class OwnerViews(Checked):
     def __init__(self, *, lease: float, keep: float) -> None:
         check_number("lease", lease)
         check_number("keep", keep)
+        self.origin = object()  # all views of one ledger have the same one
         self.lease = lease
         self.keep = keep
 
@@ -208,6 +209,17 @@ class DrivenRun(Protocol):
 
 DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None)
 """The run that makes the calls of the current task, or None if no other process can take over the run."""
+RUN_LEDGER: ContextVar[CallLedger | None] = ContextVar("RUN_LEDGER", default=None)
+"""The ledger of the `Runs` whose run the current task drives. None without a ledger, and in the tools of the run."""
+
+
+def shared_ledger(given: CallLedger | None, shared: CallLedger | None) -> CallLedger | None:
+    """Return the ledger of a chat: the one that it was `given`, or the one of its `Runs`. Raises ValueError for two."""
+    origins = {getattr(each, "origin", None) for each in (given, shared) if each is not None}
+    if len(origins) > 1:
+        advice = "Pass the ledger only to Runs(ledger=…), and not to RunnerOptions."
+        raise ValueError(f"The chat has another ledger than its `Runs`, so a call could run twice. {advice}")
+    return shared if given is None else given
 
 
 class OutcomeUnknown(ToolCallFailed):
@@ -221,13 +233,14 @@ class OutcomeUnknown(ToolCallFailed):
         return cls(call.name, f"tool {call.name[:64]!r} was started for this call before, and its outcome is unknown")
 
 
-async def entries_of(ledger: CallLedger, scope: str) -> dict[str, Entry]:
-    """Return the entries of all calls of a run in the ledger, by the key of the call."""
+async def entries_of(ledger: CallLedger, *scopes: str) -> dict[str, Entry]:
+    """Return the entries of all calls of these runs in the ledger, by the key of the call."""
     found: dict[str, Entry] = {}
-    page = await ledger.entries(scope)
-    while page:
-        found |= {call_key(entry.call): entry for entry in page}
-        page = await ledger.entries(scope, after=page[-1])
+    for scope in scopes:
+        page = await ledger.entries(scope)
+        while page:
+            found |= {call_key(entry.call): entry for entry in page}
+            page = await ledger.entries(scope, after=page[-1])
     return found
 
 
@@ -269,8 +282,8 @@ async def run_once(
         return replace(entry.outcome, call=call)
     if entry is not None and not is_idempotent:
         raise OutcomeUnknown.of(call)
-    renewing = anyio.CancelScope() if ledger.lease < math.inf else None
-    if renewing is not None:
+    renewing = anyio.CancelScope()
+    if ledger.lease < math.inf:
         tasks.start_soon(_renew, ledger, scope, call, claim.holder, renewing)
     outcome: ToolOutcome | None = None
     try:
@@ -280,8 +293,7 @@ async def run_once(
         try:
             await _finish(ledger, scope, call, claim.holder, outcome)
         finally:
-            if renewing is not None:
-                renewing.cancel()
+            renewing.cancel()
 
 
 async def _begin(

@@ -158,7 +158,8 @@ class RunnerOptions(Checked):
       means no limit.
     - `on_result`: called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are only
       logged.
-    - `ledger`: a store for calls and their outcomes. It prevents a call from running twice.
+    - `ledger`: a store for calls and their outcomes. It prevents a call from running twice. In a run of `Runs`, the
+      default is the `ledger` of `Runs`.
     - `self_contained`: True if the source is an agent that executes its tools itself. The stream then rejects each call
       of the agent.
     """
@@ -184,7 +185,8 @@ class RunnerOptions(Checked):
 class Runner:
     """Executes the tool calls of one stream. Concurrent executions of `run` share the limits in `options`.
 
-    - `number` returns the `seq` of the next event. Of `options`, `execute` and `self_contained` are ignored.
+    - `number` returns the `seq` of the next event. `ledger` replaces the one of `options`, of which `execute` and
+      `self_contained` are ignored, too.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
     - `scope` returns the run id under which a call is recorded.
     - `started` holds the ids of calls that a lost process has started, and whose `executing` event was sent.
@@ -198,6 +200,7 @@ class Runner:
     approvals: Approvals = field(default_factory=Approvals)
     trusted: Callable[[ToolCall], bool] = lambda call: True
     scope: Callable[[ToolCall], str] = lambda call: ""
+    ledger: CallLedger | None = None
     started: Collection[str] = ()
 
     def __post_init__(self) -> None:
@@ -291,8 +294,8 @@ class Runner:
 
         async def show(question: Question) -> None:
             if question.approval:
-                if not self.approvals.attended and self.options.ledger is None:
-                    advice = "to continue after the decision, write runner=RunnerOptions(ledger=…)"
+                if not self.approvals.attended and self.ledger is None:
+                    advice = "to continue after the decision, write Runs(resume=…, ledger=…) or RunnerOptions(ledger=…)"
                     log.warning("approval_without_ledger", tool=call.name, advice=advice)
                 if call.id not in self.approvals.shown:
                     digest = question.digest
@@ -369,7 +372,7 @@ class Runner:
 
         try:
             is_idempotent = execution.tool is not None and execution.tool.idempotent
-            if call.id in self.started and self.options.ledger is None and not is_idempotent:
+            if call.id in self.started and self.ledger is None and not is_idempotent:
                 raise OutcomeUnknown.of(call)
             tool = execution.tool or self.registry.find(call.name)
             context = ToolContext(call.id, call.name, state=self.options.state, report=report)
@@ -388,7 +391,7 @@ class Runner:
         seconds = self.options.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
             return await run_once(
-                self.options.ledger,
+                self.ledger,
                 self.scope(call),
                 call,
                 work,

@@ -19,7 +19,7 @@ import structlog
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from streamtools import ApprovalOptions, RunnerOptions, chat, sources
+from streamtools import ApprovalOptions, chat, sources
 from streamtools.conversation import Ask, Chat
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
@@ -83,11 +83,9 @@ def work(listening: socket.socket, setting: Setting) -> None:
 async def _serve(listening: socket.socket, setting: Setting) -> None:
     folder = Path(setting.folder)
     ledger = SQLiteLedger(folder / "ledger.db", lease=2 * setting.lease)
-    chats = Chats(folder, ledger)
-    store = RedisStore(
-        setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger, recover=chats.recover, max_recoveries=50
-    )
-    async with anyio.create_task_group() as group, Runs(store, grace=1.0) as runs:
+    chats = Chats(folder)
+    store = RedisStore(setting.url, lease=setting.lease, keep=setting.keep, recover=chats.recover, max_recoveries=50)
+    async with anyio.create_task_group() as group, Runs(store, ledger=ledger, grace=1.0) as runs:
         group.start_soon(note_waits, folder, setting.lease)
         listener = await anyio.abc.SocketListener.from_socket(listening)
         await listener.serve(_Worker(runs, chats).answer)
@@ -96,8 +94,8 @@ async def _serve(listening: socket.socket, setting: Setting) -> None:
 class Chats:
     """Makes the chats of the runs."""
 
-    def __init__(self, folder: Path, ledger: SQLiteLedger) -> None:
-        self._folder, self._ledger = folder, ledger
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def recover(self, lost: LostRun) -> Chat | None:
         plan = msgspec.convert(lost.note, Plan)
@@ -117,7 +115,6 @@ class Chats:
             tools=[Tool(pay), Tool(pay, name="sign", requires_approval=True)],
             run_id=None if lost else plan.id,
             continue_from=lost,
-            runner=RunnerOptions(ledger=self._ledger),
             approvals=ApprovalOptions(ask="now", timeout=60),
         )
 

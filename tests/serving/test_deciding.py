@@ -18,7 +18,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from streamtools import ApprovalOptions, RunnerOptions, chat
+from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, InvalidDecision, RunNotFound
 from streamtools.outputs import validate
@@ -55,8 +55,7 @@ class Site:
         return self.url is not None and self.url.startswith("redis:")
 
     def chat(self, model: ScriptedModel, messages: Any, **options: Any) -> Chat:
-        runner = RunnerOptions(ledger=self.ledger())
-        return chat(model, messages, tools=self.bank.tools, runner=runner, approvals=self.approvals, **options)
+        return chat(model, messages, tools=self.bank.tools, approvals=self.approvals, **options)
 
     def ledger(self) -> Any:
         if self.url is not None and self.url.startswith("postgres"):
@@ -306,6 +305,29 @@ async def test_a_question_outlives_keep_without_a_ledger(caplog: pytest.LogCaptu
         assert [] == await runs.list("ann")
     logged = [record.getMessage().partition(" ")[0] for record in caplog.records]
     assert ["approval_without_ledger", "waits_without_resume"] == logged
+
+
+async def test_a_chat_with_another_ledger_than_its_run_is_refused() -> None:
+    """Its model is not asked. A view of the ledger is no other ledger, and a chat in a tool is no part of the run."""
+    ledger, other = MemoryLedger(), MemoryLedger()
+
+    async def delegate(context: ToolContext) -> str:
+        """Ask another model."""
+        options: Any = {"tools": Bank().tools, "runner": RunnerOptions(ledger=context.state)}
+        return (await chat(ScriptedModel([calls(("look", {})), "Looked."]), [QUESTION], **options)).text
+
+    async with Runs(ledger=ledger) as runs:
+        for given, inner in ((None, other), (ledger.of("ann"), None)):
+            model, runner = ScriptedModel([calls(("delegate", {})), "Done."]), RunnerOptions(ledger=given, state=inner)
+            run = await runs.start(chat(model, [QUESTION], tools=[delegate], runner=runner), owner="ann")
+            assert ["Looked."] == [each.result for each in (await run.wait()).outcomes]
+        found = [(each.call.name, each.owner) for each in [*await ledger.entries(), *await other.entries()]]
+        assert [("delegate", ""), ("delegate", "ann"), ("look", "")] == found
+        model = ScriptedModel(["Hi."])
+        run = await runs.start(chat(model, [QUESTION], runner=RunnerOptions(ledger=other)), owner="ann")
+        with pytest.raises(ValueError, match="has another ledger than its `Runs`"):
+            await run.wait()
+    assert 1 == model.left
 
 
 @pytest.mark.parametrize("url", [pytest.param("redis", marks=pytest.mark.servers)], indirect=True)
@@ -949,8 +971,6 @@ async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
     site = Site(tmp_path, None)
     with pytest.raises(ValueError, match=r"write Runs\(resume=resume, ledger=ledger\)"):
         Runs(resume=site.resume)
-    with pytest.raises(ValueError, match="pass `resume` as well"):
-        Runs(ledger=MemoryLedger())
     async with Runs() as runs:
         waiting = await site.ask(runs)
         with pytest.raises(ValueError, match="only `resume` can continue it"):

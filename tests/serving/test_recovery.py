@@ -53,7 +53,7 @@ class Site:
     def __init__(self, server: RedisServer, prefix: str, make: Callable[..., Any], **options: Any) -> None:
         self.make = make
         self.losses: list[LostRun] = []
-        self._resume = options.pop("resume", None)
+        self._shared = {name: options.pop(name, None) for name in ("resume", "ledger")}
         self._server = server
         self._options: dict[str, Any] = {"prefix": prefix, "lease": LEASE, "recover": self.recover, **options}
 
@@ -69,7 +69,7 @@ class Site:
                 yield here, there
 
     def store(self, client: object) -> Runs:
-        return Runs(RedisStore(client, **self._options), resume=self._resume)
+        return Runs(RedisStore(client, **self._options), **self._shared)
 
     async def read(self, is_at: Callable[[UIEvent, Run], Awaitable[bool]]) -> list[UIEvent]:
         """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
@@ -91,12 +91,12 @@ class Site:
         return events
 
 
-def weather_chat(name: str, ledger: MemoryLedger | None, most: float = math.inf) -> Callable[..., Any]:
+def weather_chat(name: str, most: float = math.inf) -> Callable[..., Any]:
     """Return a function that makes a chat. The model of the first chat stops after `most` events."""
 
     def make(**more: Any) -> Any:
         model = Interruptible(ANSWERS[name], "vllm", most=math.inf if more else most)
-        return chat(model, ASK, tools=[weather, forecast], runner=RunnerOptions(ledger=ledger), **more)
+        return chat(model, ASK, tools=[weather, forecast], **more)
 
     return make
 
@@ -295,18 +295,17 @@ async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str)
 
 async def test_a_run_that_waits_in_another_process(server: RedisServer, prefix: str) -> None:
     """The process that has lost it accepts the decision."""
-    bank, ledger = Bank(), MemoryLedger()
+    bank = Bank()
 
     def make(model: Any = None, messages: Any = (QUESTION,), continue_from: LostRun | None = None, **more: Any) -> Any:
         if model is None:
             model = ScriptedModel([calls(("pay", ANN))]) if continue_from else Interruptible([[]], None, most=0)
-        runner = RunnerOptions(ledger=ledger)
-        return chat(model, messages, tools=bank.tools, runner=runner, continue_from=continue_from, **more)
+        return chat(model, messages, tools=bank.tools, continue_from=continue_from, **more)
 
     def resume(run: Run) -> Any:
         return make(ScriptedModel(["Paid."]), run.history, resume=run)
 
-    site = Site(server, prefix, make, resume=resume)
+    site = Site(server, prefix, make, resume=resume, ledger=MemoryLedger())
     async with site.processes() as (here, there):
         run = await here.start(make(), owner="ann")
         with anyio.fail_after(20):
@@ -324,7 +323,7 @@ async def test_a_process_that_cannot_write_the_end_of_its_run(
 ) -> None:
     """It gets the end from the process that has taken the run over."""
     monkeypatch.setattr(redis_store, "END_TIMEOUT_S", LEASE)
-    site = Site(server, prefix, weather_chat("text", None, 3))
+    site = Site(server, prefix, weather_chat("text", 3))
     async with site.processes() as (here, there):
         run = await here.start(site.make(), owner="ann")
         await anext(run.attach(2))
@@ -363,11 +362,9 @@ HOW = ["raises", "is cancelled", "none", "other run", "fails", "not entered", "n
 async def test_a_run_that_cannot_be_continued_fails(
     server: RedisServer, prefix: str, how: str, most: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger = MemoryLedger()
-
     def make(continue_from: LostRun | None = None) -> Any:
         if continue_from is None:
-            return weather_chat("native calls", ledger, most)()
+            return weather_chat("native calls", most)()
         if how == "raises":
             raise ValueError("no model")
         if how == "is cancelled":
@@ -380,7 +377,7 @@ async def test_a_run_that_cannot_be_continued_fails(
         more = {"run_id": "other"} if how == "other run" else {"continue_from": continue_from}
         return kind(ScriptedModel([OSError("gone")]), ASK, tools=[weather], **more)
 
-    done = (await Site(server, prefix, make, max_outage=LEASE, ledger=ledger).read(is_last))[-1]
+    done = (await Site(server, prefix, make, max_outage=LEASE, ledger=MemoryLedger()).read(is_last))[-1]
     assert isinstance(done, Done)
     assert done.reason == "failed"
     assert ("run_not_continued" in caplog.text) == (how not in ("fails", "not entered", "not read"))
@@ -400,11 +397,12 @@ async def test_the_log_says_why_a_decided_run_is_not_continued(
         await anyio.sleep_forever()
 
     def make(answer: Any, messages: Any = (QUESTION,), **more: Any) -> Any:
-        tools, runner = [Tool(pay, requires_approval=True)], RunnerOptions(ledger=ledger)
-        return chat(ScriptedModel([answer]), messages, tools=tools, runner=runner, **more)
+        return chat(ScriptedModel([answer]), messages, tools=[Tool(pay, requires_approval=True)], **more)
 
-    ledger = MemoryLedger()
-    site = Site(server, prefix, make, resume=lambda run: make("Paid.", run.history, resume=run))
+    def resume(run: Run) -> Any:
+        return make("Paid.", run.history, resume=run)
+
+    site = Site(server, prefix, make, resume=resume, ledger=MemoryLedger())
     async with site.processes() as (here, there), open_client(server.url) as client:
         waiting = await here.start(make(calls(("pay", {}))), owner="ann")
         await waiting.wait()
@@ -426,7 +424,7 @@ async def test_the_log_says_why_a_decided_run_is_not_continued(
 
 async def test_a_stop_is_final_without_the_process_of_the_run(server: RedisServer, prefix: str) -> None:
     """The process that takes the run over cancels it. The old process does not."""
-    site = Site(server, prefix, weather_chat("text", None, 3))
+    site = Site(server, prefix, weather_chat("text", 3))
     async with site.processes() as (here, there):
         run = await here.start(site.make(), owner="ann")
         found = await there.find(run.id, owner="ann")
@@ -445,11 +443,11 @@ async def test_a_stop_is_final_without_the_process_of_the_run(server: RedisServe
 @pytest.mark.parametrize("crash", ["before its first event", "before the answer", "in the answer"])
 async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServer, prefix: str, crash: str) -> None:
     """Its process crashes. `recover` gets the calls of all runs that the run continues."""
-    bank, ledger, third = Bank(), MemoryLedger(), list[Interruptible]()
+    bank, third = Bank(), list[Interruptible]()
 
     def make(model: Any = None, messages: Any = (QUESTION,), **more: Any) -> Any:
         model = model or Interruptible([[], [], *ANSWERS["text"]], "vllm")
-        return chat(model, messages, tools=bank.tools, runner=RunnerOptions(ledger=ledger), **more)
+        return chat(model, messages, tools=bank.tools, **more)
 
     def resume(run: Run) -> Any:
         if not run.id.endswith("~"):
@@ -467,7 +465,7 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
         await begin(run, **options)
         site.cut.cut()
 
-    site = Site(server, prefix, partial(managed, make), resume=partial(managed, resume), ledger=ledger)
+    site = Site(server, prefix, partial(managed, make), resume=partial(managed, resume), ledger=MemoryLedger())
     async with site.processes() as (here, there):
         run = await here.start(make(ScriptedModel([calls(("pay", ANN))])), owner="ann")
         for _ in range(2):
@@ -527,8 +525,7 @@ async def test_a_closing_process_hands_its_runs_over(
     server: RedisServer, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without waiting for the lease. This does not count as a crash."""
-    ledger = MemoryLedger()
-    site = Site(server, prefix, weather_chat("native calls", ledger, 6), lease=60.0, ledger=ledger)
+    site = Site(server, prefix, weather_chat("native calls", 6), lease=60.0, ledger=MemoryLedger())
     with collecting() as collected, caplog.at_level("INFO", "streamtools.serving"):
         async with site.store(server.url) as there:
             async with site.store(server.url) as here:
@@ -553,7 +550,7 @@ async def test_a_closing_process_hands_its_runs_over(
 
 async def test_an_expired_lease_is_noticed_between_two_renewals(server: RedisServer, prefix: str) -> None:
     """Leases are renewed every hundred seconds here."""
-    site = Site(server, prefix, weather_chat("text", None, 3), lease=300.0)
+    site = Site(server, prefix, weather_chat("text", 3), lease=300.0)
     async with site.processes() as (here, there), open_client(server.url) as client:
         run = await here.start(site.make(), owner="ann")
         attachment = (await there.find(run.id, owner="ann")).attach()
@@ -567,7 +564,7 @@ async def test_an_expired_lease_is_noticed_between_two_renewals(server: RedisSer
 
 async def test_a_run_waits_for_a_process(server: RedisServer, prefix: str) -> None:
     """It was handed over while no other process was running."""
-    site = Site(server, prefix, weather_chat("text", None, 3), lease=60.0)
+    site = Site(server, prefix, weather_chat("text", 3), lease=60.0)
     async with site.store(server.url) as here:
         run = await here.start(site.make(), owner="ann")
         attachment = run.attach()
@@ -581,7 +578,7 @@ async def test_a_run_waits_for_a_process(server: RedisServer, prefix: str) -> No
 
 async def test_a_run_that_no_process_takes_over_expires(server: RedisServer, prefix: str) -> None:
     """It then no longer counts as a running run of its user."""
-    site = Site(server, prefix, weather_chat("text", None, 3), keep=0.1)
+    site = Site(server, prefix, weather_chat("text", 3), keep=0.1)
     async with site.store(server.url) as here:
         run = await here.start(site.make(), owner="ann")
         await anext(run.attach())

@@ -114,7 +114,7 @@ async def test_a_lost_server_affects_only_its_users(pair: tuple[RedisServer, Red
 async def test_a_run_on_a_former_server_is_continued(pair: tuple[RedisServer, RedisServer], prefix: str) -> None:
     """Its process closes, and a process with a new list of servers takes it over."""
     owner, new = owner_on(pair[1], pair), [pair[0].url, pair[1].url]
-    make, is_taken = weather_chat("text", None, most=3), anyio.Event()
+    make, is_taken = weather_chat("text", 3), anyio.Event()
 
     def recover(lost: LostRun) -> Any:
         is_taken.set()
