@@ -15,12 +15,12 @@ import pytest
 from streamtools import Limits, gateway
 from streamtools.conversation import Timeouts
 from streamtools.events import BATCH_BYTES
-from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
+from streamtools.outputs.asgi import event_stream_response, serve_websocket, shutdown_signal
 from streamtools.runs import MemoryEventLog, RedisStore, Runs
 from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from streamtools.stream.long_work import IN_THREAD
-from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
+from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, mcp
 from tests.support.readme import ROOT, read_blocks, read_tables, write_list
 from tests.whole.test_readme import names, normal, run_code
 
@@ -38,16 +38,12 @@ def default(made_by: Callable[..., Any], name: str) -> Any:
 
 
 def defaults_table() -> str:
-    """Return the list of defaults, from the code. The reference has those of `Limits`, `Guards` and `RunnerOptions`."""
+    """Return the list of defaults that the reference does not have, from the code."""
     times = Timeouts()
-    function = Tool(names_of_nothing)
     rows: list[tuple[str, Any, str]] = [
         ("JSON values in all arguments of a history", Limits().values, "fixed"),
         ("tools of an MCP server", mcp._MAX_TOOLS, "fixed"),
         ("characters of their definitions", mcp._MAX_LENGTH, "fixed"),
-        ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
-        ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
-        ("results are neutralized", function.neutralize, "`@tool(neutralize=…)`"),
         ("calls in a ledger", default(MemoryLedger, "size"), "`MemoryLedger(size=…)`"),
         ("calls of one owner", default(MemoryLedger, "per_owner"), "`MemoryLedger(per_owner=…)`"),
         ("seconds that it keeps them", default(MemoryLedger, "keep"), "`MemoryLedger(keep=…)`"),
@@ -65,9 +61,11 @@ def defaults_table() -> str:
         ("seconds to connect to a provider", times.connect, "`Timeouts(connect=…)`"),
         ("seconds to the first byte", times.first_byte, "`Timeouts(first_byte=…)`"),
         ("seconds between bytes", times.between_bytes, "`Timeouts(between_bytes=…)`"),
-        ("concurrent runs", default(Runs, "max_running"), "`Runs(max_running=…)`"),
-        ("ended runs in memory", default(Runs, "max_kept"), "`Runs(max_kept=…)`"),
-        ("seconds of an ended run", same(*(default(each, "keep") for each in (Runs, RedisStore))), "`Runs(keep=…)`, …"),
+        (
+            "seconds of an ended run",
+            same(*(default(each, "keep") for each in (Runs, RedisStore))),
+            "`RedisStore(keep=…)`",
+        ),
         (
             "kept events",
             same(*(default(each, "max_events") for each in (MemoryEventLog, RedisStore))),
@@ -77,23 +75,13 @@ def defaults_table() -> str:
         ("bytes of one read, or one event", BATCH_BYTES, "fixed"),
         ("pending events", MAX_EVENTS, "fixed"),
         ("their bytes", MAX_BYTES, "fixed"),
-        (
-            "seconds to finish runs at shutdown",
-            default(shutdown_signal, "drain"),
-            "`shutdown_signal(drain=…)`, `Runs(drain=…)`",
-        ),
-        ("bytes of a body", default(read_body, "max_body"), "`read_body(max_body=…)`"),
-        ("its JSON values", default(read_body, "max_values"), "`read_body(max_values=…)`"),
+        ("seconds to finish runs at shutdown", default(shutdown_signal, "drain"), "`shutdown_signal(drain=…)`"),
         ("bytes of all bodies", MAX_TOTAL_BODIES, "fixed; one body always fits"),
         ("bytes of a body for the event loop", IN_THREAD, "fixed"),
-        ("seconds to receive a body", default(read_body, "timeout"), "`read_body(timeout=…)`"),
-        ("characters of a frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
-        ("its JSON values", default(serve_websocket, "max_values"), "`serve_websocket(max_values=…)`"),
-        ("waiting messages", default(serve_websocket, "max_waiting"), "`serve_websocket(max_waiting=…)`"),
         (
             "seconds to disconnect an idle reader",
             same(*(default(each, "send_timeout") for each in (event_stream_response, serve_websocket, gateway.app))),
-            "`event_stream_response(send_timeout=…)`, …",
+            "`gateway.app(send_timeout=…)`, …",
         ),
         ("seconds without Redis until runs end", default(RedisStore, "max_outage"), "`RedisStore(max_outage=…)`"),
         ("crashes that a run survives", default(RedisStore, "max_recoveries"), "`RedisStore(max_recoveries=…)`"),
@@ -111,15 +99,9 @@ def same(value: Any, *others: Any) -> Any:
     return value
 
 
-def names_of_nothing() -> None:
-    """Do nothing."""
-
-
 def write(value: Any) -> str:
     """Return a default in the form of the page."""
-    if value is None:
-        return "no bound"
-    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:,.6g}" if value < 1e6 else f"{value:,}"
+    return f"{value:,.6g}" if value < 1e6 else f"{value:,}"
 
 
 def test_the_table_matches_the_code() -> None:
@@ -128,8 +110,8 @@ def test_the_table_matches_the_code() -> None:
 
 
 def test_every_limit_is_in_the_table() -> None:
-    """Numbers that limit nothing are named here."""
-    limited = (Runs, MemoryEventLog, RedisStore, read_body, event_stream_response, serve_websocket, gateway.app)
+    """Numbers that limit nothing are named here. `test_readme` compares the tables of the reference."""
+    limited = (MemoryEventLog, RedisStore, gateway.app)
     numbers = {
         name
         for each in (*limited, MemoryLedger, SQLiteLedger, PostgresLedger, RedisLedger, Timeouts, shutdown_signal)
@@ -137,7 +119,7 @@ def test_every_limit_is_in_the_table() -> None:
         if type(parameter.default) in (int, float)
     }
 
-    assert {"grace", "keep_alive"} == {each for each in numbers if f"({each}=…)" not in defaults_table()}
+    assert {"keep_alive"} == {each for each in numbers if f"({each}=…)" not in defaults_table()}
 
 
 def test_all_rows_exist() -> None:
