@@ -17,17 +17,17 @@ from anyio.abc import Process
 
 from tests.browser.front_ends import Kind
 from tests.browser.looking import expect
+from tests.browser.test_documented_pages import PAGES
+from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.redis_server import RedisServer
 from tests.support.talks import says
-from tests.whole.test_server_programs import ADDRESS, PROGRAMS
+from tests.whole.test_server_programs import ADDRESS, END, PAY, PROGRAMS
 
 pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.anyio]
 
-BLOCKS = read_blocks(
-    "\n".join((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("many-machines", "start-and-read"))
-)
+BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text("utf-8"))
 LEASE = 2.0
 
 
@@ -112,12 +112,52 @@ def balancer(folder: Path, page: str, behind: list[Server]) -> Server:
     return Server(folder, program, "-e", "stderr", "-c", folder / "main.conf", port=port, environment={})
 
 
+@asynccontextmanager
+async def opened(chromium: Any, folder: Path, name: str, *answers: Loopback) -> AsyncIterator[tuple[Server, Any]]:
+    """Run a documented program in a process, and open its page."""
+    (folder / "page.html").write_text('<link rel="icon" href="data:,">' + PAGES[name], encoding="utf-8")
+    async with Provider(*answers) as model:
+        program = PROGRAMS[name].replace(ADDRESS, model.url)
+        program = program.replace('"calls.sqlite")', f'"calls.sqlite"), lease={LEASE}')
+        server, _ = workers(folder, program, CALLS=str(folder / "calls.sqlite"))
+        async with started(server):
+            page = await chromium.new_page()
+            await page.goto(server.url)
+            yield server, page
+            await page.close()
+
+
+async def test_a_page_forgets_a_lost_answer(chromium: Any, tmp_path: Path) -> None:
+    """Its process is killed. A new process is busy at first, and does not know the answer."""
+    async with opened(chromium, tmp_path, "runs", says("It is ", anyio.Event())) as (server, page):
+        await page.locator("#question").fill("How warm is it in Paris?")
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.locator("#log")).to_have_text("It is ")
+        await server.kill()
+        await expect(page.locator("#state")).to_have_text("Reconnecting…")
+        await page.route("**/chat/*", lambda route: route.fulfill(status=503), times=2)
+        await server.start()
+        await expect(page.locator("#state")).to_have_text("The answer is no longer available.")
+        await page.wait_for_function("localStorage.run === undefined")
+
+
+async def test_an_approved_run_begins_again_after_a_crash(chromium: Any, tmp_path: Path) -> None:
+    """Its process is killed during the answer. The page clears this answer, and shows the next one."""
+    answers = Loopback([PAY, END]), says("It was ", "paid to ", anyio.Event()), says("Paid.")
+    async with opened(chromium, tmp_path, "approval", *answers) as (server, page):
+        await page.locator("#ask").click()
+        await page.get_by_role("button", name="Approve").click()
+        await expect(page.locator("#log")).to_have_text('"paid 5 to Ann" It was paid to ')
+        await server.kill()
+        await server.start()
+        await expect(page.locator("#log")).to_have_text('"paid 5 to Ann" Paid.')
+
+
 async def test_a_page_behind_a_balancer_shows_the_rest(chromium: Any, tmp_path: Path) -> None:
     """Two processes of the documented program are killed during one answer: first the one that the page does not read.
 
     Then its connection breaks as well, and it reconnects with `Last-Event-ID`, usually before the lease has expired.
     """
-    (page_text,) = [block.text for block in BLOCKS if block.notes.get("page") == "runs"]
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "many"]
     assert "recover=recover)" in program
     program = program.replace("recover=recover)", f"recover=recover, lease={LEASE})")
@@ -128,7 +168,7 @@ async def test_a_page_behind_a_balancer_shows_the_rest(chromium: Any, tmp_path: 
     with RedisServer() as redis:
         async with Provider(*answers) as model:
             behind = workers(tmp_path, program, REDIS_URL=redis.url, MODEL_URL=f"{model.url}v1")
-            front = balancer(tmp_path, '<link rel="icon" href="data:,">' + page_text, behind)
+            front = balancer(tmp_path, '<link rel="icon" href="data:,">' + PAGES["runs"], behind)
             async with started(*behind, front):
                 page = await chromium.new_page()
                 page.on("response", lambda got: answered.update({got.request.method: got.headers.get("x-worker", "")}))
@@ -140,10 +180,8 @@ async def test_a_page_behind_a_balancer_shows_the_rest(chromium: Any, tmp_path: 
                 await expect(log).to_have_text("It is ")
                 driver, reader = (int(answered[method]) for method in ("POST", "GET"))
                 assert driver != reader
-                for killed, goes_on, shown in (
-                    (driver, second, "It is 18 °C "),
-                    (reader, third, "It is 18 °C in Paris."),
-                ):
+                steps = (driver, second, "It is 18 °C "), (reader, third, "It is 18 °C in Paris.")
+                for killed, goes_on, shown in steps:
                     await expect(state).to_have_text("")
                     await behind[killed].kill()
                     await expect(state).to_have_text("Reconnecting…")
