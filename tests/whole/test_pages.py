@@ -115,6 +115,16 @@ async def test_the_recipes_print_the_output_of_the_page(
     assert 10 == read("recipes").count("\n## ") - 1 == len(re.findall(r"(?:\n| )More:\s\[", read("recipes")))
 
 
+def test_the_messages_of_the_troubleshooting_page_exist() -> None:
+    package = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "streamtools").rglob("*.py"))
+    for message in (
+        *("a stream can be entered only once", "enter the stream before you read it", "Invalid request body."),
+        *("the script has no answer for request", "the provider could not be reached", "check the URL"),
+    ):
+        assert message in read("troubleshooting")
+        assert message in package
+
+
 class Naming(NoOpMeter):
     """A meter that records the names of its instruments."""
 
