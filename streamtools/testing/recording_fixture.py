@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack
 
 import httpx
 
@@ -227,32 +227,20 @@ class RecordingFixture:
 
 TestT = TypeVar("TestT", bound=Callable[..., Any])
 
-_NAMED_CUTS: tuple[Cut, ...] = ("recorded", "frame", "byte", "whole")
+_CUTS: tuple[Cut, ...] = ("recorded", "frame", "byte", "whole", 1, 2, 3)  # the numbers are seeds of random sizes
 
 
-@overload
-def every_cut(recording: TestT) -> TestT: ...
-@overload
-def every_cut(recording: str | Path | None = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Callable[[TestT], TestT]: ...
-def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any:
+def every_cut(test: TestT) -> TestT:
     """Run a test several times, each time with other chunk boundaries in its recording.
 
     The runs use, in order: the recorded chunks, one chunk per event, one chunk per byte, the whole body as one chunk,
-    and chunks of random sizes. Example:
+    and three times chunks of random sizes. All runs share one recording. Example:
 
         @every_cut
         async def test_weather(recording): ...
-
-    All runs share one recording. `@every_cut("weather")` names the recording, as the marker `recording` does.
-    `seeds` holds the seeds of the runs with random sizes.
     """
     import pytest
 
-    def decorate(test: TestT) -> TestT:
-        if recording is not None and not callable(recording):
-            test = pytest.mark.recording(recording)(test)
-        ids = [f"cut={name}" for name in _NAMED_CUTS] + [f"cut=random{seed}" for seed in seeds]
-        marked: TestT = pytest.mark.parametrize("recording", [*_NAMED_CUTS, *seeds], indirect=True, ids=ids)(test)
-        return marked
-
-    return decorate(recording) if callable(recording) else decorate
+    ids = [f"cut=random{cut}" if isinstance(cut, int) else f"cut={cut}" for cut in _CUTS]
+    marked: TestT = pytest.mark.parametrize("recording", _CUTS, indirect=True, ids=ids)(test)
+    return marked

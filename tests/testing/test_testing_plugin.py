@@ -148,7 +148,8 @@ def test_an_exchange_that_is_not_requested_fails_the_test(
 NAMED = """
     from streamtools.testing import every_cut
 
-    @every_cut("test_hello", seeds=[])
+    @every_cut
+    @pytest.mark.recording("test_hello")
     def test_cuts(recording): ask(recording)
 
     @pytest.mark.recording("test_hello", reset_after=20)
@@ -170,10 +171,10 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
 
     result = pytester.runpytest_inprocess("-p", "no:randomly")
 
-    result.assert_outcomes(errors=4 + 4)
+    result.assert_outcomes(errors=7 + 4)
     lines = [line for line in result.stdout.lines if " does not exist: " in line and not line.startswith("ERROR ")]
     assert 1 == len({line for line in lines if "test_hello.jsonl" in line})
-    assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in lines)
+    assert 9 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in lines)
     (own,) = [line for line in lines if "test_own.jsonl" in line]
     assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
     (unused,) = [line for line in lines if "nobody.jsonl" in line]
@@ -318,12 +319,13 @@ CUTS = """
     @every_cut
     def test_all(recording): assert "Hel" in ask(recording)
 
-    @every_cut("{path}", seeds=[7])
+    @every_cut
+    @pytest.mark.recording("{path}")
     @pytest.mark.anyio
     async def test_events(recording):
         assert_events(await recording.replay(), [..., Text("Hello"), ...])
 
-    @every_cut()
+    @every_cut
     @pytest.mark.parametrize("city", ["Paris"])
     def test_city(recording, city): ask(recording)
 
@@ -338,10 +340,10 @@ def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provid
 
     result = pytester.runpytest_inprocess("--record-streams=once", "-v")
 
-    result.assert_outcomes(passed=7 + 5 + 7)
+    result.assert_outcomes(passed=7 + 7 + 7)
     ways = ["recorded", "frame", "byte", "whole", "random1", "random2", "random3"]
     result.stdout.fnmatch_lines([f"*::test_all[[]cut={way}[]] PASSED*" for way in ways])
-    result.stdout.fnmatch_lines(["*::test_events[[]cut=random7[]] PASSED*"])
+    result.stdout.fnmatch_lines(["*::test_events[[]cut=random3[]] PASSED*"])
     assert ["test_all.jsonl", "test_city-Paris.jsonl"] == sorted(path.name for path in folder.iterdir())
     assert 2 == len(provider.requests)
 
