@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from streamtools.errors import Code
@@ -75,14 +76,11 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
     """Return the context. A tag after a call may belong to this call. With `strays`, it is hidden separately."""
     before = since = ""
     start, called, begun, after_call = True, False, False, False
-    markers, tags = _markers(options), _tags(options)
-    at_start = any(marker.where == "start" for marker in markers)
-    enders = tuple(marker for marker in markers if marker.kind == "call")
-    prefilled = [each for tag in tags for each in (*tag.closings, *tag.before)]
+    enabled, tags = _enabled(options), _tags(options)
     ends: tuple[str | Marker, ...] = ()
     opened = False  # True after an opening tag, to which a line feed may belong
     if options.get("in_reasoning"):
-        ends = (*TAGS.values(), *prefilled, *enders)
+        ends = (*TAGS.values(), *(each for tag in tags for each in (*tag.closings, *tag.before)), *_enders(enabled))
     for index, (kind, text) in enumerate(found):
         if not index and ends and kind == "tag" and text in _openings(tags):
             opened = True
@@ -96,23 +94,22 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
             ends, before, since, start, after_call = (), "", "", True, False
             if kind == "tag" and any(is_whole(text.removeprefix("\n"), each) for each in _closings(tags)):
                 continue
-        tag = _tag(text, tags) if kind == "tag" else None
+        tag = _tag(text, enabled) if kind == "tag" else None
         if tag is not None and tag.where == "after_call" and not strays:
             tag = None
         if kind in ("text", "space"):
             before, since = before + text, since + text
         elif kind == "tag" and text in TAGS:
-            ends, opened = (TAGS[text], *enders), True
+            ends, opened = (TAGS[text], *_enders(enabled)), True
         elif kind == "tag" and text in TAGS.values():
             before, since, start, after_call = "", "", True, False
         elif tag is not None:
-            ends = (*tag.closings, *tag.before, *enders) if tag.closings or tag.before else ()
+            ends = (*tag.closings, *tag.before, *_enders(enabled)) if tag.closings or tag.before else ()
             opened = bool(ends)
         else:
             called, after_call = called or kind == "call", True
             before, since = before + _in_place_of(kind, text), ""
-            openers = [marker for marker in markers if begins_with(text, marker.parts)] if at_start else []
-            start = start and (not openers or any(marker.where == "start" for marker in openers))
+            start = start and _may_be_at_start(text, enabled)
     return Context(before, since, start, called, begun, after_call, ends)
 
 
@@ -126,8 +123,24 @@ def _closings(tags: Iterable[Tag]) -> list[tuple[Part, ...]]:
     return [closing.parts if isinstance(closing, Marker) else (closing,) for closing in closings]
 
 
-def _tag(text: str, tags: Iterable[Tag]) -> Tag | None:
-    return next((tag for tag in tags if is_whole(text, tag.parts)), None)
+@lru_cache(maxsize=10_000)
+def _tag(text: str, enabled: Enabled) -> Tag | None:
+    return next((tag for tag in _all_tags(enabled) if is_whole(text, tag.parts)), None)
+
+
+@cache
+def _enders(enabled: Enabled) -> Sequence[Marker]:
+    return [marker for marker in _markers_of(enabled) if marker.kind == "call"]
+
+
+@lru_cache(maxsize=10_000)
+def _may_be_at_start(text: str, enabled: Enabled) -> bool:
+    """Return True if a call may be one that counts only at the start of a message, or if there is no such marker."""
+    markers = _markers_of(enabled)
+    if not any(marker.where == "start" for marker in markers):
+        return True
+    openers = [marker for marker in markers if begins_with(text, marker.parts)]
+    return not openers or any(marker.where == "start" for marker in openers)
 
 
 def _may_be_pending(pending: str, found: list[InputSection], hidden: str, options: dict[str, Any]) -> bool:
@@ -135,7 +148,8 @@ def _may_be_pending(pending: str, found: list[InputSection], hidden: str, option
     openings = _openings(_tags(options)) if options.get("in_reasoning") and not found else []
     if any(may_become(pending, (opening,)) for opening in openings):
         return True
-    return any(_may_follow(_read(found, options, strays=strays), pending, options) for strays in (True, False))
+    ways = (True, False) if any(each.kind == "tag" for each in found) else (True,)
+    return any(_may_follow(_read(found, options, strays=strays), pending, options) for strays in ways)
 
 
 def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool:
@@ -155,37 +169,65 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
     fresh = not context.since.strip(" \t\r\n")
     at_start = (fresh and context.start) or options.get("calls_at") == "anywhere"
     here, after_line = place_after(context.before), place_after(context.before + "\n")
-    for dialect in _ids(options):
-        even_in_code = _even_in_code(dialect, options)
-        for marker in MARKERS[dialect]:
-            for count in range(marker.line_feeds + 1):
-                place = after_line if count else here
-                counts = (even_in_code or not place.in_code) and (marker.kind == "call" or not refuses)
-                counts = counts and _counts(marker, place, at_start=at_start, after_call=fresh and context.after_call)
-                if counts and may_become(pending, ("\n" * count, *marker.parts) if count else marker.parts):
-                    return True
-            if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
-                return True
-        counts = dialect in DIALECTS and context.begun and (even_in_code or not here.in_code)
-        rest_of_value = DIALECTS[dialect].strays if counts else ()
-        if any(Pattern(*parts).startswith(pending) for parts, _ in rest_of_value):
+    enabled = _enabled(options)
+    for dialect, marker, space in _beginnings(pending, enabled):
+        if (space == " " or len(space) > marker.line_feeds) and not at_start:
+            continue
+        if isinstance(marker, Tag):
+            counts = not refuses and (not marker.closings or _reasons(options))
+        elif space == " ":
             return True
-        for tag in _tags_of(dialect, options):
-            if tag.closings and tag.where == "start":
-                continue  # such a tag counts at the same positions as `<think>`
-            spaces = ["", *("\n" * count for count in range(1, tag.line_feeds + 1))]
-            spaces += ["\n"] * (at_start and tag.closings != ()) + [" "] * (at_start and dialect in SPACE_AT_START)
-            for space in spaces:
-                place = after_line if "\n" in space else here
-                counts = (even_in_code or not place.in_code) and not refuses and (not tag.closings or _reasons(options))
-                counts = counts and _counts(tag, place, at_start=at_start, after_call=fresh and context.after_call)
-                if counts and may_become(pending, (space, *tag.parts) if space else tag.parts):
-                    return True
+        else:
+            counts = marker.kind == "call" or not refuses
+        place = after_line if "\n" in space else here
+        counts = counts and (not place.in_code or _even_in_code(dialect, options))
+        if counts and _counts(marker, place, at_start=at_start, after_call=fresh and context.after_call):
+            return True
+    for dialect in enabled.ids if context.begun else ():
+        counts = not here.in_code or _even_in_code(dialect, options)
+        if counts and any(pattern.startswith(pending) for pattern, _ in _strays(dialect)):
+            return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
     thoughts += [("\n", *parts) for parts in thoughts] if fresh and context.start else []
     return _reasons(options) and counts and not refuses and any(may_become(pending, parts) for parts in thoughts)
+
+
+class Beginning(NamedTuple):
+    """A marker or tag of a dialect that a pending text may become, after white space."""
+
+    dialect: str
+    marker: Marker | Tag
+    space: str
+
+
+@lru_cache(maxsize=10_000)
+def _beginnings(pending: str, enabled: Enabled) -> Sequence[Beginning]:
+    """Return all markers and tags that `pending` may become, at any position.
+
+    The first four characters exclude most markers. Only a `Free` part could match a longer text but not its beginning,
+    and no marker has such a part so early.
+    """
+    if len(pending) > 1:
+        all_of_them = _beginnings(pending[: min(4, len(pending) - 1)], enabled)
+    else:
+        all_of_them = _all_beginnings(enabled)
+    return [each for each in all_of_them if may_become(pending, (each.space, *each.marker.parts))]
+
+
+@cache
+def _all_beginnings(enabled: Enabled) -> Sequence[Beginning]:
+    found = []
+    for dialect in enabled.ids:
+        markers: list[Marker | Tag] = [*MARKERS[dialect], *_tags_of(dialect, enabled)]
+        for marker in markers:
+            if isinstance(marker, Tag) and marker.closings and marker.where == "start":
+                continue  # such a tag counts at the same positions as `<think>`
+            line_feeds = max(marker.line_feeds, int(isinstance(marker, Tag) and marker.closings != ()))
+            spaces = ["\n" * count for count in range(line_feeds + 1)] + [" "] * (dialect in SPACE_AT_START)
+            found += [Beginning(dialect, marker, space) for space in spaces]
+    return found
 
 
 def _counts(marker: Marker | Tag, place: Place, *, at_start: bool, after_call: bool) -> bool:
@@ -231,8 +273,8 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
     ):
         return True
-    strays = [parts for each in _ids(options) if each in DIALECTS for parts, end in DIALECTS[each].strays if end]
-    if any(Pattern(*parts).match(pending, 0, ended=False) for parts in strays):
+    strays = [pattern for each in _enabled(options).ids for pattern, ends in _strays(each) if ends]
+    if any(pattern.match(pending, 0, ended=False) for pattern in strays):
         return True  # the rest of a value that ended too early: its end decides
     begun = pending.lstrip("\n")
     reasons = isinstance(reports[-1], Reasoning | Markup) if reports else options.get("in_reasoning")
@@ -291,11 +333,22 @@ def _is_late(step: FeedStep) -> bool:
     )
 
 
-def _ids(options: dict[str, Any]) -> Iterable[str]:
+class Enabled(NamedTuple):
+    """The ids of the enabled dialects."""
+
+    ids: tuple[str, ...]
+    by_word: bool
+    """True if one word enables them. Then only the common reasoning tags count."""
+
+
+_BY_WORD = Enabled(tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto), by_word=True)
+
+
+def _enabled(options: dict[str, Any]) -> Enabled:
     dialects = options.get("dialects")
     if dialects in (None, "auto"):
-        return [dialect.id for dialect in DIALECTS.values() if dialect.auto]
-    return [each if isinstance(each, str) else each.id for each in dialects]
+        return _BY_WORD
+    return Enabled(tuple(each if isinstance(each, str) else each.id for each in dialects), by_word=False)
 
 
 def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
@@ -304,17 +357,32 @@ def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
     return (options.get("in_code") or default) == "call"
 
 
-def _markers(options: dict[str, Any]) -> list[Marker]:
-    return [marker for each in _ids(options) for marker in MARKERS[each]]
+def _markers(options: dict[str, Any]) -> Sequence[Marker]:
+    return _markers_of(_enabled(options))
 
 
-def _tags_of(dialect: str, options: dict[str, Any]) -> list[Tag]:
-    """Return the tags of a dialect. If many dialects are enabled by one word, these are the common reasoning tags."""
+@cache
+def _markers_of(enabled: Enabled) -> Sequence[Marker]:
+    return [marker for each in enabled.ids for marker in MARKERS[each]]
+
+
+def _tags_of(dialect: str, enabled: Enabled) -> Sequence[Tag]:
     tags = TEMPLATE_TAGS.get(dialect, ())
-    if options.get("dialects") not in (None, "auto"):
-        return list(tags)
+    if not enabled.by_word:
+        return tags
     return [tag._replace(where="start") if tag.closings and not tag.before else tag for tag in tags]
 
 
-def _tags(options: dict[str, Any]) -> list[Tag]:
-    return [tag for each in _ids(options) for tag in _tags_of(each, options)]
+def _tags(options: dict[str, Any]) -> Sequence[Tag]:
+    return _all_tags(_enabled(options))
+
+
+@cache
+def _all_tags(enabled: Enabled) -> Sequence[Tag]:
+    return [tag for each in enabled.ids for tag in _tags_of(each, enabled)]
+
+
+@cache
+def _strays(dialect: str) -> Sequence[tuple[Pattern, bool]]:
+    """Return the patterns of the rest of a value that ended too early, and whether its end decides."""
+    return [(Pattern(*parts), bool(end)) for parts, end in DIALECTS[dialect].strays] if dialect in DIALECTS else []
