@@ -260,6 +260,24 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     raises ValueError, LookupError, TypeError or AttributeError, the call is an error (`unrecognised_tool_call`). String
     arguments are converted to the types in the schema of the tool. The name and the arguments are reported only when
     the call is complete. Raises TypeError if `read` is not callable.
+
+    >>> import json
+    >>> from streamtools import Dialect, parse
+    >>> from streamtools.parsing import Opener, text_calls
+    >>> def read_lines(text):
+    ...     values = dict(line.split(": ", 1) for line in text.strip().splitlines())
+    ...     return values.pop("name"), {key: json.loads(value) for key, value in values.items()}
+    >>> def write_lines(name, arguments):
+    ...     lines = [f"{key}: {json.dumps(value)}" for key, value in arguments.items()]
+    ...     return "\\n".join(["<invoke_tool>", f"name: {name}", *lines, "</invoke_tool>"])
+    >>> lines = Dialect(
+    ...     id="lines",
+    ...     openers=(Opener(("<invoke_tool>",), text_calls("</invoke_tool>", read_lines)),),
+    ...     write_call=write_lines,
+    ...     reserved=("<invoke_tool", "</invoke_tool"),
+    ... )
+    >>> parse(write_lines("get_weather", {"city": "Oslo"}), dialects=[lines, "auto"]).calls[0].arguments
+    {'city': 'Oslo'}
     """
     from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
 
