@@ -6,7 +6,6 @@ import base64
 import itertools
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,17 @@ from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import redis_protocol, redis_server
 from streamtools.serving.stored_vault import StoredVault, VaultReader, hide, restored
-from streamtools.tools import Deny, MemoryLedger, RedisLedger, SQLiteLedger
+from streamtools.tools import Deny, MemoryLedger, RedisLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
 from tests.rules.test_vault import new_vault, texts
 from tests.serving.test_recovery import Site, is_last
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 from tests.support.redis_server import RedisServer
+from tests.support.serving import read_frames
+from tests.support.talks import says
+from tests.whole.test_server_programs import BLOCKS, END, PAY, PROGRAMS, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -40,6 +44,11 @@ CARD = 4111111111111111
 ASK = [{"role": "user", "content": f"Write to {ANN}."}]
 CALL = NativeToolCall("send", {"to": "<EMAIL_2>"}, "c1", "c1")
 ANSWERS: list[list[Any]] = [["I write to <EMAIL_2>. ", CALL], ["Sent to <EMAIL_2>, and a copy to <EMAIL_3>."]]
+NAMES = """from streamtools import TextOptions, rules
+from streamtools.tools import RedisLedger
+from tests.serving.test_vault_in_runs import Reversed
+Fernet = lambda key: Reversed()
+"""
 TEXT = f"I write to {ANN}. Sent to {ANN}, and a copy to {BO}."
 
 
@@ -171,26 +180,6 @@ async def test_a_chat_without_a_vault_does_not_continue_the_run() -> None:
         chat(ScriptedModel([]), ASK, continue_from=lost)
 
 
-def decide_in(desk: Desk) -> tuple[Any, Callable[[Run], Any], ScriptedModel]:
-    """Return a chat that waits, the function that continues it, and the model of the continuation."""
-    model = ScriptedModel([ANSWERS[1][0]])
-    first = chat(ScriptedModel([ANSWERS[0]]), ASK, **desk.options(CY, asks=True))
-    return first, lambda run: chat(model, run.history, resume=run, **desk.options(asks=True)), model
-
-
-async def decided(first: Runs, second: Runs, desk: Desk, made: Any, model: ScriptedModel) -> None:
-    """Start a run in the first process, and decide in the second."""
-    run = await first.start(made, owner="ann", note=ASK)
-    await run.wait()
-    found = await second.find(run.id, owner="ann")
-    assert found.suspension is not None
-    assert [{"to": ANN}] == [call.arguments for call in found.suspension.calls]
-    following = await second.decide(run.id, found.suspension.calls[0].id, desk.decision, owner="ann")
-    assert TEXT == text_of([event async for event in following.attach()])
-    desk.asked += map(repr, model.asks)
-    desk.check()
-
-
 DENIED = Deny(f"Ask {BO} or {DEE}, not {CARD}")
 DECISIONS = pytest.mark.parametrize("decision", [True, DENIED])
 
@@ -202,10 +191,23 @@ async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str, decision
     desk = Desk()
     desk.decision = decision
     desk.ledger = RedisLedger(server.url, prefix=prefix, cipher=Reversed())
-    made, resume, model = decide_in(desk)
+    model = ScriptedModel([ANSWERS[1][0]])
+
+    def resume(run: Run) -> Any:
+        return chat(model, run.history, resume=run, **desk.options(asks=True))
+
     stores = [RedisStore(server.url, prefix=prefix, vault_cipher=Reversed()) for _ in range(2)]
     async with desk.ledger, Runs(stores[0], resume=resume) as here, Runs(stores[1], resume=resume) as there:
-        await decided(here, there, desk, made, model)
+        first = chat(ScriptedModel([ANSWERS[0]]), ASK, **desk.options(CY, asks=True))
+        run = await here.start(first, owner="ann", note=ASK)
+        await run.wait()
+        found = await there.find(run.id, owner="ann")
+        assert found.suspension is not None
+        assert [{"to": ANN}] == [call.arguments for call in found.suspension.calls]
+        following = await there.decide(run.id, found.suspension.calls[0].id, desk.decision, owner="ann")
+        assert TEXT == text_of([event async for event in following.attach()])
+        desk.asked += map(repr, model.asks)
+        desk.check()
         ran = [{"copy": BO, "card": CARD}] if decision is True else []
         outcomes = [entry.outcome for entry in await desk.ledger.entries()]
         assert ran == [outcome.result for outcome in outcomes if outcome is not None and outcome.result]
@@ -213,13 +215,35 @@ async def test_a_waiting_run_on_redis(server: RedisServer, prefix: str, decision
         assert not [name for name, data in kept.items() if has_value(data)]
 
 
-async def test_a_waiting_run_in_a_database(tmp_path: Path) -> None:
-    """Another process decides and continues it. The ledger has the values."""
-    desk = Desk()
-    desk.ledger = SQLiteLedger(tmp_path / "ledger.db")
-    made, resume, model = decide_in(desk)
-    async with Runs(resume=resume, ledger=desk.ledger) as here, Runs(resume=resume, ledger=desk.ledger) as there:
-        await decided(here, there, desk, made, model)
+@pytest.mark.servers
+@pytest.mark.parametrize("is_redis", [True, False])
+async def test_the_documented_program(
+    server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_redis: bool
+) -> None:
+    """It is restarted before the approval. Only the call has the address."""
+    (block,) = [each for each in BLOCKS if each.heading == "With a vault" and each.language == "python"]
+    code = block.text.replace('"], ', f'"], prefix="{prefix}", ') if is_redis else block.text.partition("\n")[0]
+    program = PROGRAMS["approval"].replace("tools=[pay], ", "tools=[pay], text=TextOptions(vault=vault), ")
+    program = program.replace("\n\n@tool(", f"\n{code}\n@tool(").replace("import os\n", f"import os\n{NAMES}", 1)
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    if is_redis:
+        program = program.replace("async with Runs(", "async with ledger, Runs(")
+        monkeypatch.setenv("REDIS_URL", server.url)
+        monkeypatch.setenv("VAULT_KEY", "")
+    monkeypatch.setitem(PROGRAMS, "approval", program)
+    first, second = Provider(Loopback([PAY.replace(b"Ann", b"<EMAIL_1>"), END])), Provider(says("Paid."))
+    async with serving("approval", model=first) as (_, client):
+        run = (await client.post("/chat", json={"messages": ASK})).json()["run"]
+        events = read_frames((await client.get(f"/chat/{run}")).content)
+    (asked,) = [event for event in events if event["type"] == "approval-requested"]
+    assert ANN == asked["call"]["arguments"]["to"]
+    async with serving("approval", model=second) as (_, client):
+        decision = {"decision": "approve", "digest": asked["digest"]}
+        await client.post(f"/chat/{run}/calls/{asked['call']['id']}", json=decision)
+        events = read_frames((await client.get(f"/chat/{run}")).content)
+    assert [f"paid 5 to {ANN}"] == [event["result"] for event in events if event["type"] == "executed"]
+    assert "paid 5 to <EMAIL_1>" in str(second.bodies)
+    assert not has_value(str([first.bodies, second.bodies, await stored(server, prefix)]))
 
 
 async def test_the_exception_of_a_run_is_logged_with_placeholders(caplog: pytest.LogCaptureFixture) -> None:

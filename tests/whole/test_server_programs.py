@@ -253,34 +253,30 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         assert "finished" == frames[-1]["reason"]
 
 
-async def test_a_decision_about_a_call_of_the_front_end_counts_once() -> None:
-    async with serving("client", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
-        body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
-        (asked,) = events_of_type(read_frames(body), "approval-requested")
-        address = f"/chat/{read_frames(body)[0]['run_id']}/calls/{asked['call']['id']}"
-        decision = {"decision": "approve", "digest": asked["digest"]}
-        assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
-        assert 409 == (await client.post(address, json=decision | {"digest": ""})).status_code
-        for _ in range(2):
-            assert 204 == (await client.post(address, json=decision)).status_code
-        assert 409 == (await client.post(address, json={"decision": "deny"})).status_code
-
-
-async def test_a_page_delivers_a_result_once() -> None:
-    """Only the owner can. The result belongs to its call."""
-    async with serving("client", Loopback([PICK, END]), Loopback([TEXT, END])) as (_, client):
-        body, _ = await begin(client, b"event: executing", {"messages": ASKED}, "/chat")
-        start, *_, executing = read_frames(body)
-        address = f"/chat/{start['run_id']}/calls/{executing['call']['id']}"
-        today = {"decision": "answer", "result": "today"}
-        assert 404 == (await client.post(address, json=today, headers=BOB)).status_code
+@pytest.mark.parametrize(
+    ("asks", "kind", "decision", "refused", "late", "result"),
+    [
+        (PAY, "approval-requested", {"decision": "approve"}, {"digest": ""}, {"decision": "deny"}, "paid 5 to Ann"),
+        (PICK, "executing", {"result": "today"}, {}, {"error": "closed"}, "today"),
+    ],
+)
+async def test_a_decision_about_a_call_of_the_front_end_counts_once(
+    asks: bytes, kind: str, decision: dict[str, str], refused: dict[str, str], late: dict[str, str], result: str
+) -> None:
+    """Only the owner can decide, or deliver a result. The decision belongs to its call."""
+    async with serving("client", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
+        body, _ = await begin(client, f"event: {kind}".encode(), {"messages": ASKED}, "/chat")
+        start, *_, asked = read_frames(body)
+        address = f"/chat/{start['run_id']}/calls/{asked['call']['id']}"
+        made = {"decision": "answer", **decision}
+        assert 404 == (await client.post(address, json=made, headers=BOB)).status_code
         assert 400 == (await client.post(address, json={"approved": True})).status_code
-        assert 409 == (await client.post(address, json={"decision": "approve"})).status_code
+        assert 409 == (await client.post(address, json={"decision": "approve", **refused})).status_code
         for _ in range(2):
-            assert 204 == (await client.post(address, json=today)).status_code
-        assert 409 == (await client.post(address, json={"decision": "answer", "error": "closed"})).status_code
+            assert 204 == (await client.post(address, json=made)).status_code
+        assert 409 == (await client.post(address, json={"decision": "answer", **late})).status_code
         (executed,) = events_of_type(read_frames((await client.get(f"/chat/{start['run_id']}")).content), "executed")
-    assert "today" == executed["result"]
+    assert result == executed["result"]
 
 
 async def test_use_chat_resumes_a_response_from_its_start() -> None:
