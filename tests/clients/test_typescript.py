@@ -63,10 +63,11 @@ def test_the_page_of_serve_has_the_current_build(tarball: Path) -> None:
 
 
 @pytest.mark.parametrize("resolution", ["bundler", "nodenext"])
-def test_the_readme_compiles(folder: Path, resolution: str) -> None:
+def test_the_readme_and_the_page_compile(folder: Path, resolution: str) -> None:
     """Each program compiles with the strictest options."""
-    blocks = [each.text for each in read_blocks((SOURCE / "README.md").read_text()) if each.language == "ts"]
-    assert blocks
+    pages = (SOURCE / "README.md").read_text() + (ROOT / "docs" / "typescript-client.md").read_text()
+    blocks = [each.text for each in read_blocks(pages) if each.language == "ts"]
+    assert len(blocks) == 4
     for block in blocks:
         check_types(folder, block, resolution)
 
