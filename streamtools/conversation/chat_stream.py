@@ -27,7 +27,7 @@ from streamtools.conversation.stored_response import StoredResponse, find_stored
 from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, SourceWarning, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
-from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
+from streamtools.history.calls_in_text import close_answered_calls
 from streamtools.history.formats import write_continuation
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
@@ -171,7 +171,8 @@ class Chat(ToolStream):
         if options.get("dialects") is None:
             options["dialects"] = self._default_dialects(request, native)
         self._dialects = options.get("dialects")
-        self._writer = RequestWriter(request, self._registry, self._dialects, native, options["output"].type)
+        by_model = self._fallback is not None
+        self._writer = RequestWriter(request, self._registry, self._dialects, native, options["output"].type, by_model)
         # An emulation uses a probe, a state machine that looks for calls in an answer. It applies no text rules.
         probe_parser = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
         self._probe_keywords = parser_keywords(probe_parser, DEFAULT_TEXT)
@@ -291,22 +292,19 @@ class Chat(ToolStream):
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
-        history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
         choice = self._run.machine.tool_choice
-        ask = Ask(tuple(history), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
+        ask = Ask(tuple(self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
         if stored is not None or shown or (mode == "off" and self._fallback is not None):
-            models, write, failures = self._fallback or Fallback(self._model), partial(self._write, ask), self._failures
+            models, failures = self._fallback or Fallback(self._model), self._failures
             if stored is not None:
                 models, failures = Fallback(stored, *models.models), Failures()
-            return FailoverReply(models, write, self._discard_answer, failures, shown)
-        normal = self._write(ask, self._model)
+            return FailoverReply(models, ask, self._writer.write, self._discard_answer, failures, shown)
         if mode == "off":
-            return Reply(self._model, normal)
+            return Reply(self._model, ask, self._writer.write)
         if not ask.tools:
-            has_other_tools = bool(self._model.body(normal).get("tools"))
-            return Reply(
-                self._model, normal, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
-            )
+            has_other_tools = bool(self._model.body(replace(ask, history=())).get("tools"))
+            before = [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
+            return Reply(self._model, ask, self._writer.write, before)
         probe = partial(
             StreamMachine,
             tools=self._registry,
@@ -315,14 +313,8 @@ class Chat(ToolStream):
             dialects=self._dialects,
             **self._probe_keywords,
         )
-        first, untaught = None if mode == "force" else normal, self._writer.with_type(ask, self._model)
-        return EmulatedReply(self._model, first, untaught, self._emulation, probe=probe, think=self._think)
-
-    def _write(self, ask: Ask, model: Model) -> Ask:
-        """Return the request `ask`, adapted to `model`."""
-        known = self._writer.native_tool_calls
-        native = known if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
-        return self._writer.write(ask, model, native=native)
+        write, untaught = None if mode == "force" else self._writer.write, self._writer.with_type(ask, self._model)
+        return EmulatedReply(self._model, ask, write, untaught, self._emulation, probe=probe, think=self._think)
 
     def _discard_answer(self, name: str, whole_step: bool) -> str | None:
         """Discard the part of a failed model's answer that no other model can continue.

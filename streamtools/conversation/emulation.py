@@ -36,7 +36,7 @@ from streamtools import events
 from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model
-from streamtools.conversation.reply import Replies, Reply
+from streamtools.conversation.reply import Replies, Reply, Write, paired
 from streamtools.errors import Checked, Code
 from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
@@ -123,13 +123,13 @@ _ANSWER_OPTIONS = (
 _NESTING = ("options", "generationConfig")  # the objects in which Ollama and Gemini expect options
 
 
-def ask_for_decision(ask: Ask) -> Ask:
+def ask_for_decision(ask: Ask, _model: Model) -> Ask:
     """Return the decision request for `ask`, a request that offers all tools.
 
     The application's system prompt, and the tool and answer options of `ask`, are left out.
     """
     question = write_question(ask.tools, ask.tool_choice)
-    history = neutralize_quotations(ask.history, [_DECISIONS])
+    history = neutralize_quotations(paired(ask), [_DECISIONS])
     history = calls_as_text(history, reserved=[_DECISIONS])
     return Ask(
         history=(System(question), *(message for message in history if not isinstance(message, System))),
@@ -139,9 +139,9 @@ def ask_for_decision(ask: Ask) -> Ask:
     )
 
 
-def ask_without_tools(ask: Ask) -> Ask:
+def ask_without_tools(ask: Ask, _model: Model) -> Ask:
     """Return `ask` without tools. Calls and results in its history become text."""
-    history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
+    history = tuple(calls_as_text(paired(ask), reserved=ask.dialects))
     options = without(ask.options, _TOOL_OPTIONS)
     return dataclasses.replace(ask, history=history, tools=(), tool_choice=AUTO, options=options)
 
@@ -149,18 +149,14 @@ def ask_without_tools(ask: Ask) -> Ask:
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Return `options` with the value None for each of `names`. None also removes the model's defaults.
 
-    Nested options with these names are left out.
+    Nested options with these names are also None.
 
-    >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
-    {'stop': None, 'options': {'seed': 1}}
+    >>> without({"options": {"stop": "b", "seed": 1}}, ("stop",))
+    {'options': {'stop': None, 'seed': 1}, 'stop': None}
     """
-    kept: dict[str, Any] = dict.fromkeys(names)
-    for name, value in options.items():
-        if name in _NESTING and isinstance(value, Mapping):
-            kept[name] = {inner: nested for inner, nested in value.items() if inner not in names}
-        elif name not in names:
-            kept[name] = value
-    return kept
+    removed = dict.fromkeys(names)
+    nested = {name: options[name] for name in _NESTING if isinstance(options.get(name), Mapping)}
+    return {**options, **{name: {**value, **removed} for name, value in nested.items()}, **removed}
 
 
 # Statuses with another cause than missing support for tools.
@@ -272,21 +268,20 @@ UNKNOWN = "unknown tool calls dropped"
 DIFFERENT = "the answer has different decisions; the last one counts, without calls that must be approved or trusted"
 UNREADABLE = "the decision about tools is unreadable; no tool is called"
 
-_BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible output
-
 
 @dataclass(eq=False, repr=False)
 class EmulatedReply(Replies):
     """A source of the events of one turn. It sends up to three requests.
 
-    `normal` is the normal request, or None to omit it. This request may teach a dialect and omit the tools. `ask`
-    offers all tools and teaches no dialect. The other two requests are made from `ask`. `probe` creates a state machine
-    with the same parser options as the machine of the run. `think` is called with True when the decision request
-    begins, and with False when it ends.
+    `normal` is the normal request, which `write` adapts to the model. `write` may teach a dialect and omit the tools.
+    If it is None, this request is omitted. `ask` offers all tools and teaches no dialect. The other two requests are
+    made from `ask`. `probe` creates a state machine with the same parser options as the machine of the run. `think` is
+    called with True when the decision request begins, and with False when it ends.
     """
 
     model: Model
-    normal: Ask | None
+    normal: Ask
+    write: Write | None
     ask: Ask
     emulation: Emulation
     probe: Callable[[], StreamMachine]
@@ -301,16 +296,16 @@ class EmulatedReply(Replies):
     async def _run(self) -> AsyncGenerator[Sequence[events.SourceEvent]]:
         """Send the requests in order, and yield the batches of the turn."""
         ask = self.ask
-        if self.normal is not None:
-            self._reply = reply = Reply(self.model, self.normal)
-            beginning = await self._read_until_call(reply, bool(self.normal.tools))
+        if self.write is not None:
+            self._reply = reply = Reply(self.model, self.normal, self.write)
+            beginning = await self._read_until_call(reply)
             if beginning is not None:
                 yield beginning
                 async for batch in reply:
                     yield batch
                 return
             await reply.aclose()
-        yield [_BEGIN_TURN]
+        yield [events.ReasoningDelta("")]  # begins the turn without visible output
         warnings: list[events.SourceEvent] = []
         usage: events.Usage | None = None
         if ask.tool_choice.mode != "none":
@@ -349,12 +344,12 @@ class EmulatedReply(Replies):
             self._hidden_usage = usage  # the normal answer contains its own usage
             yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
             return
-        self._reply = reply = Reply(self.model, ask_without_tools(ask))
+        self._reply = reply = Reply(self.model, ask, ask_without_tools)
         yield [*warnings, *self._usage_events()]
         async for batch in reply:
             yield [self._with_hidden_usage(event) for event in batch]
 
-    async def _read_until_call(self, reply: Reply, has_tools: bool) -> list[events.SourceEvent] | None:
+    async def _read_until_call(self, reply: Reply) -> list[events.SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
         Returns None if the complete answer contains no call, or if the provider refuses tools.
@@ -365,7 +360,7 @@ class EmulatedReply(Replies):
             buffered += batch
             for event in batch:
                 if isinstance(event, events.SourceError):
-                    return None if has_tools and refuses_tools(event) else buffered
+                    return None if reply.offers_tools and refuses_tools(event) else buffered
                 if any(map(_shows_call_or_error, machine.feed(event))):
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
@@ -375,7 +370,7 @@ class EmulatedReply(Replies):
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | events.SourceError, events.Usage | None]:
         """Send the decision request. Returns the decision or the error that ends the run, and the request's usage."""
-        self._reply = reply = Reply(self.model, ask_for_decision(self.ask))
+        self._reply = reply = Reply(self.model, self.ask, ask_for_decision)
         machine = StreamMachine(dialects=(), execute="never", reasoning="off")
         read: list[events.UIEvent] = []
         async for batch in reply:

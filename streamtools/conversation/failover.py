@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.conversation.models.model import Ask, Model, check_model, with_type_in_prompt
 from streamtools.conversation.models.prefill_fields import prefill_of
-from streamtools.conversation.reply import Replies, Reply
+from streamtools.conversation.reply import Replies, Reply, Write
 from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
@@ -37,8 +38,6 @@ DiscardAnswer: TypeAlias = Callable[[str, bool], str | None]
 
 The arguments are the name of the failed model, and True if the whole step must be discarded. The function returns the
 remaining text, which includes complete calls in text. It returns None if a call of the answer has run."""
-
-_NO_TERMINATOR = "the stream ended before it was complete"
 
 
 class Fallback(Checked):
@@ -86,7 +85,7 @@ class Fallback(Checked):
 
         If that model fails later, the answer ends with an error. Only a chat lets another model continue an answer.
         """
-        return aclosing(FailoverReply(self, lambda model: ask))
+        return aclosing(FailoverReply(self, ask))
 
 
 @dataclass
@@ -104,12 +103,13 @@ class Failures:
 class FailoverReply(Replies):
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
-    `_write` returns the request for a model. If `_discard_answer` is None, no other model continues an answer that has
+    `_write` adapts `_ask` to a model. If `_discard_answer` is None, no other model continues an answer that has
     begun. A failure then ends the answer with an error.
     """
 
     _fallback: Fallback
-    _write: Callable[[Model], Ask]
+    _ask: Ask
+    _write: Write | None = None
     _discard_answer: DiscardAnswer | None = None
     _failures: Failures = field(default_factory=Failures)
     _shown: str = ""
@@ -127,7 +127,7 @@ class FailoverReply(Replies):
         tries the failed models last.
         """
         fallback, answer, failures = self._fallback, self._answer, self._failures
-        self._reply = reply = Reply(self.model, self._continue(self._shown))
+        self._reply = reply = Reply(self.model, self._ask, partial(self._continue, self._shown))
         answer.begun = bool(self._shown)
         unsent, failures.unsent = failures.unsent, []
         if unsent:
@@ -139,7 +139,7 @@ class FailoverReply(Replies):
                     break
             if answer.complete:
                 return
-            fault = answer.fault or SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED)
+            fault = answer.fault or SourceError("the stream ended before it was complete", Code.STREAM_INTERRUPTED)
             fallback.circuits.record(answer.index, failed=True)
             failures.failed.add(answer.index)
             may_continue = fallback.on_break != "fail" and self._discard_answer is not None
@@ -161,20 +161,20 @@ class FailoverReply(Replies):
                 return
             answer.move_on()
             self.model = fallback.models[answer.index]
-            self._reply = reply = Reply(self.model, self._continue(shown))
+            self._reply = reply = Reply(self.model, self._ask, partial(self._continue, shown))
             if (observed := observing.observed_run()) is not None:
                 observed.model_failed(fault.cause or fault.code.value)
                 observed.request_started(self.origin, reply)
             yield [warning]
 
-    def _continue(self, shown: str) -> Ask:
-        """Return the request that makes the current model continue the text `shown`."""
-        ask = self._write(self.model)
-        if not shown.strip() or isinstance(self.model, StoredResponse):  # a `StoredResponse` omits the shown text
+    def _continue(self, shown: str, ask: Ask, model: Model) -> Ask:
+        """Return the request that makes the current `model` continue the text `shown`."""
+        ask = ask if self._write is None else self._write(ask, model)
+        if not shown.strip() or isinstance(model, StoredResponse):  # a `StoredResponse` omits the shown text
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))
-        prefill = prefill_of(self.model, ask.options)
+        prefill = prefill_of(model, ask.options)
         self._answer.continue_text(shown, prefill)
         if prefill is not None:
             return replace(ask, prefill=shown.rstrip())

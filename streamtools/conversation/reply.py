@@ -1,17 +1,18 @@
 """`Reply`: a model's reply to one request, as a source of events.
 
-The request is sent when the first event of the answer is read, so a reply that is never read sends nothing. Serializing
-a long history would block the event loop, so a worker thread does this for an `HTTPModel`.
+The request is written and sent when the first event of the answer is read, so a reply that is never read sends nothing.
+Writing a long history would block the event loop, so a worker thread does this. In the thread, only an `HTTPModel`
+serializes its request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -19,7 +20,17 @@ from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.conversation.models.model import AnswerToolReader, Ask, Model, origin_of
 from streamtools.events import SourceEvent
 from streamtools.history import Message, Origin
-from streamtools.stream.long_work import IN_THREAD, in_thread, in_thread_if
+from streamtools.history.calls_in_text import neutralize_quotations
+from streamtools.history.pairing import pair_results
+from streamtools.stream.long_work import IN_THREAD, in_thread_if
+
+Write: TypeAlias = Callable[[Ask, Model], Ask]
+"""A function that adapts a request to a model. It runs in a thread if the history is long."""
+
+
+def paired(ask: Ask) -> Sequence[Message]:
+    """Return the history of `ask` with a result for each call. Quotations of calls in it are neutralized."""
+    return neutralize_quotations(pair_results(ask.history, "cancelled"), ask.dialects)
 
 
 def _is_long(history: Sequence[Message]) -> bool:
@@ -52,37 +63,37 @@ class ModelSource:
 
 
 class Reply(ModelSource):
-    """A source of events: first `before`, then the events of the model's reply to `ask`."""
+    """A source of events: first `before`, then the events of the model's reply to `ask`, adapted by `write`."""
 
-    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
+    def __init__(self, model: Model, ask: Ask, write: Write | None = None, before: Sequence[SourceEvent] = ()) -> None:
         self.model = model
+        self.history: Sequence[Message] = ()
+        """The history in the request. Empty before the request is written."""
+        self.offers_tools = False
+        """Whether the request offers native tools. False before the request is written."""
         self._ask = ask
+        self._write = write
         self._before = before
-        self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
+        self._answer_tool: AnswerToolReader | None = None
         self._stream_context: AbstractAsyncContextManager[Any] | None = None
         self._source: Any = None
 
-    @property
-    def history(self) -> Sequence[Message]:
-        """The history in the request."""
-        self._hide()
-        return self._ask.history
-
-    def _hide(self) -> None:
-        """Replace the values of a vault in the history."""
-        if (hide := self._ask.hide) is not None:
-            self._ask = replace(self._ask, history=tuple(hide(self._ask.history)), hide=None)
+    def _written(self) -> Ask:
+        """Return the request, adapted to the model and without the values of a vault."""
+        ask = self._ask if self._write is None else self._write(self._ask, self.model)
+        return ask if ask.hide is None else replace(ask, history=tuple(ask.hide(ask.history)), hide=None)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._before:
             before, self._before = self._before, ()
             return before
         if self._source is None:
-            if self._ask.hide is not None:
-                await in_thread(self._hide)  # 0.1 s for 168 KB, and finders may be slow
-            model, ask = self.model, self._ask
-            is_long = isinstance(model, HTTPModel) and _is_long(ask.history)
-            stream_context = await in_thread_if(is_long, partial(model.stream, ask))
+            model, hides = self.model, self._ask.hide is not None
+            is_long = hides or _is_long(self._ask.history)  # hiding takes 0.1 s for 168 KB, and finders may be slow
+            ask = await in_thread_if(is_long, self._written)
+            self.history, self.offers_tools = ask.history, bool(ask.tools)
+            self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
+            stream_context = await in_thread_if(is_long and isinstance(model, HTTPModel), partial(model.stream, ask))
             self._source = await stream_context.__aenter__()
             self._stream_context = stream_context
         batch: Sequence[SourceEvent] = await anext(self._source)

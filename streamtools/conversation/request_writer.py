@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import add_teaching, augment_system_prompt
+from streamtools.conversation.reply import paired
 from streamtools.errors import Checked, check_kind, check_methods, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
@@ -57,8 +58,12 @@ class RequestWriter:
         dialects: Dialects,
         native_tool_calls: bool | None,
         output: Any,
+        by_model: bool,
     ) -> None:
-        """Create a writer. `output` is the `OutputType` of the answer, or None for an answer without a type."""
+        """Create a writer. `output` is the `OutputType` of the answer, or None for an answer without a type.
+
+        With `by_model`, the `native_tool_calls` of a model replaces the given value, unless it is None.
+        """
         self.native_tool_calls = native_tool_calls
         """Whether the model makes native calls; None if unknown."""
         self.dialects = enabled_dialects(dialects, native_tool_calls)
@@ -66,22 +71,25 @@ class RequestWriter:
         self._options = options
         self._registry = registry
         self._output = output
+        self._by_model = by_model
         self._taught = _taught_dialect(dialects, self.dialects)
-        cannot_teach = self._taught is None or not self._taught.teachable
-        if native_tool_calls is False and options.teach == "auto" and cannot_teach and len(registry):
+        self._can_teach = self._taught is not None and self._taught.teachable
+        if native_tool_calls is False and options.teach == "auto" and not self._can_teach and len(registry):
             advice = "leave native_tool_calls unset, or pass another dialect"
             log.warning("tools_not_told", dialect=self._taught and self._taught.id, advice=advice)
+        if options.teach == "always":
+            self._teach(())  # raises ValueError if no prompt can teach the dialect
 
-    def write(self, ask: Ask, model: Model, *, native: bool | None) -> Ask:
-        """Return the request for `model`. `native` says whether the model makes native calls; None if unknown."""
-        teach = self._options.teach
-        teachable = self._taught is not None and self._taught.teachable
-        if teach == "always" or (teach == "auto" and native is False and teachable):
-            ask = replace(ask, history=tuple(self._teach(list(ask.history))))
+    def write(self, ask: Ask, model: Model) -> Ask:
+        """Return the request for `model`."""
+        teach, history, native = self._options.teach, paired(ask), self.native_tool_calls
+        if self._by_model and model.native_tool_calls is not None:
+            native = model.native_tool_calls
+        if teach == "always" or (teach == "auto" and native is False and self._can_teach):
+            history = self._teach(history)
         if native is False:
-            in_text = calls_as_text(ask.history, self._taught, reserved=self.dialects)
-            ask = replace(ask, history=tuple(in_text), tools=())
-        return self.with_type(ask, model)
+            ask, history = replace(ask, tools=()), calls_as_text(history, self._taught, reserved=self.dialects)
+        return self.with_type(replace(ask, history=tuple(history)), model)
 
     def with_type(self, ask: Ask, model: Model) -> Ask:
         """Return `ask` with the output type, as a schema or in the system prompt."""
@@ -92,7 +100,7 @@ class RequestWriter:
             return replace(ask, output=self._output)
         return replace(ask, history=with_type_in_prompt(ask.history, self._output))
 
-    def _teach(self, history: list[Message]) -> list[Message]:
+    def _teach(self, history: Sequence[Message]) -> Sequence[Message]:
         """Return a history whose system prompt teaches how to call tools."""
         if self._taught is None:
             return history

@@ -241,6 +241,7 @@ class _RequestSpan(_Outcome):
                 self.attributes["server.address"] = parts.hostname
                 self.attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
         self._settings = settings
+        self._source = source
         self._clean = clean
         self._started_at = perf_counter()
         self._start_time_ns = time_ns()
@@ -251,8 +252,6 @@ class _RequestSpan(_Outcome):
         self.calls: list[ToolCall] = []
         name = f"chat {model}" if model else "chat"
         attributes = self.attributes | {"gen_ai.request.stream": True}
-        if settings.content and (history := getattr(source, "history", None)):
-            attributes["gen_ai.input.messages"] = as_attribute(clean([*map(_message, history)]))
         self.span = settings.tracer.start_span(
             name, parent, SpanKind.CLIENT, attributes, start_time=self._start_time_ns
         )
@@ -286,6 +285,8 @@ class _RequestSpan(_Outcome):
             self.attributes["gen_ai.response.model"] = step.model
         attributes: dict[str, Any] = {"gen_ai.response.id": step.response_id, "gen_ai.response.model": step.model}
         if settings.content:
+            if history := getattr(self._source, "history", ())[: MAX_ATTRIBUTE // 27]:  # '{"role":"user","parts":[]},'
+                attributes["gen_ai.input.messages"] = as_attribute(self._clean([*map(_message, history)]))
             attributes["gen_ai.output.messages"] = output_messages(
                 "".join(self.texts), "".join(self.reasoning), self.calls, step.finish_reason, self._clean
             )

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 import pytest
 
+from streamtools import chat
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.conversation import Ask, OpenAIChat
+from streamtools.conversation import Ask, Fallback, Model, OpenAIChat, RequestOptions
 from streamtools.conversation.models.model import Body
 from streamtools.conversation.reply import Reply
 from streamtools.events import SourceEvent, TextDelta
 from streamtools.history import Assistant, CallResult, Message, Results, User
+from streamtools.history.pairing import pair_results
 from streamtools.stream.long_work import IN_THREAD
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
+from tests.support.talks import PARIS, TOOLS, calls, decides, model_of, refuses, says
 
 pytestmark = pytest.mark.anyio
 
 STREAM = [b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
-NUMBERS = range(1_000)
-CALLS = [ToolCall(id=f"c{number}", name="f", arguments={"number": number}, dialect=NATIVE) for number in NUMBERS]
+CALLS = [ToolCall(id=f"c{n}", name="f", arguments={"number": n}, dialect=NATIVE) for n in range(1_000)]
 RESULTS = Results(tuple(CallResult(NATIVE, "f", "a", call.id) for call in CALLS))
 user = ContextVar("user", default="")
 
@@ -82,3 +85,28 @@ async def test_a_cancelled_request_is_not_sent() -> None:
         await reply.aclose()
         assert 1 == len(model.written)
         assert [] == server.requests
+
+
+@pytest.mark.parametrize("kind", ["native", "taught", "emulated", "failed over"])
+async def test_all_requests_of_a_chat_are_adapted_in_a_thread(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def pair(*given: Any) -> list[Message]:
+        threads.append(threading.current_thread())
+        return pair_results(*given)
+
+    monkeypatch.setattr("streamtools.conversation.reply.pair_results", pair)
+    in_text = says('~~~tool_call\n{"name": "weather", "arguments": {"city": "Paris"}}\n~~~')
+    answers = {
+        "native": [calls(("weather", PARIS))],
+        "taught": [in_text],
+        "emulated": [says("Hm."), decides(("weather", PARIS)), says("Hm."), decides()],
+        "failed over": [refuses(500, "")],
+    }[kind] + [says("Warm.")]
+    async with Provider(*answers) as server:
+        model: Model = model_of(server, native_tool_calls=False if kind == "taught" else None)
+        model = Fallback(model, model) if kind == "failed over" else model
+        request = RequestOptions(emulation="fallback" if kind == "emulated" else "off")
+        await chat(model, [User("a" * IN_THREAD)], tools=TOOLS, request=request)
+        assert len(answers) == len(server.requests) == len(threads)
+    assert threading.main_thread() not in threads

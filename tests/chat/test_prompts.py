@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import Tool, ToolRegistry, parse
+from streamtools import Tool, parse
 from streamtools.conversation.prompts import BEGIN, END, augment_system_prompt, sample_arguments
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
@@ -68,17 +67,6 @@ message, in this form:
 </tool_instructions>"""
 
     assert expected == augment_system_prompt("Be kind.", [get_weather, now])
-
-
-def test_tools_are_described_as_compact_json() -> None:
-    """Each line has the name, the description and the schema that providers get."""
-    registry = ToolRegistry(now, get_weather)
-    _, text, *_ = augment_system_prompt(None, registry).split("\n\n")
-
-    told = [json.loads(line) for line in text.split("\n")]
-    assert ["now", "get_weather"] == [each["name"] for each in told]
-    assert [each["function"] for each in registry.definitions()] == told
-    assert '{"name":"now","description":"Tell the time.","parameters":{' in text
 
 
 @pytest.mark.parametrize("base", ["Be kind.", "Be kind.\n", "Two\n\nparagraphs\n\n", f"{BEGIN}\nnot closed"])

@@ -437,7 +437,7 @@ async def test_spans_recordings_and_logs_contain_placeholders(tmp_path: Path, ca
 LEAKS: list[tuple[str, str, Any]] = [
     ("in spans", "machine.state_machine.StreamMachine.without_matches", lambda machine, value: value),
     ("in logs", "logs._copy", lambda error, copies: error),
-    ("in recordings", "conversation.reply.Reply._hide", lambda reply: None),
+    ("in recordings", "stream.hiding.hide", lambda vault, history: history),
     ("in recordings", "recording.files.RecordingWriter._write", lambda to, line: to._file.write(line + BO.encode())),
 ]
 
@@ -489,7 +489,7 @@ async def test_a_shared_vault_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 _change = hiding._change
 FAULTS: dict[str, Any] = {
     "stream.hiding._change": lambda *to: to[1] if isinstance(to[1], Results) else _change(*to),
-    "conversation.reply.Reply._hide": lambda reply: None,
+    "stream.hiding.hide": lambda vault, history: history,
     "stream.argument_rules.ArgumentRules.show_call": lambda rules, call: call,
 }
 

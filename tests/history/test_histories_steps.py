@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.history import Assistant, Origin, Results, Thought, read_messages, write_messages
+from streamtools.history import Assistant, Results, read_messages, write_messages
 from tests.support.exact_histories import EXACT
 
 Body = dict[str, Any]
@@ -20,14 +20,6 @@ def text(value: str, **more: Any) -> Body:
 
 SIGNED = step("thought", signature="s", summary=[text("Hm")])
 CALL = step("function_call", id="c", name="f", arguments={"a": 1}, signature="z")
-
-
-def test_reasoning_is_sent_back_to_its_provider_only() -> None:
-    """It has its signature and the provider's format."""
-    said = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin("interactions"))
-    assert [SIGNED, step("model_output", content=[text("Hi")])] == write_messages([said], "interactions")
-    other = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin("anthropic"))
-    assert "Hm" not in str(write_messages([other], "interactions"))
 
 
 def test_a_client_sends_only_signed_provider_data() -> None:

@@ -48,14 +48,11 @@ def test_unknown_parts_are_kept_for_their_provider(part: Any, expected: dict[str
         write_messages(history, format)
 
 
-OWN = {"type": "file", "file": {"file_id": "f"}}
-
-
 def test_ollama_accepts_only_text_and_image_data() -> None:
     assert {"role": "user", "content": "What is this?\nTell.", "images": ["iVBORw=="]} == written(
         [TEXT, picture(PICTURE), {"type": "text", "text": "Tell."}], "ollama"
     )
-    for part in (picture(ADDRESS), OWN):
+    for part in (picture(ADDRESS), {"type": "file", "file": {"file_id": "f"}}):
         with pytest.raises(ValueError, match="Ollama accepts only text and image data, got"):
             written([part], "ollama")
 

@@ -175,7 +175,13 @@ def _is_in_future(time: object) -> bool:
     return until.replace(tzinfo=until.tzinfo or UTC) > datetime.now(UTC)
 
 
-class GeminiChat(HTTPModel):
+class _GoogleModel(HTTPModel):
+    _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
+    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    _key_header = "x-goog-api-key"
+
+
+class GeminiChat(_GoogleModel):
     """A model of Google's Gemini API, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
     The key is sent in a header and is never part of the URL.
@@ -184,9 +190,6 @@ class GeminiChat(HTTPModel):
     """
 
     format = "gemini"
-    _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
-    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-    _key_header = "x-goog-api-key"
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:
@@ -204,7 +207,7 @@ class GeminiChat(HTTPModel):
         return f"/models/{quote(self.name.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
 
 
-class GeminiInteractions(HTTPModel):
+class GeminiInteractions(_GoogleModel):
     """A model of Google that is called at `/interactions`, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
     Each request contains the whole history. With `store=False`, Google stores no interactions.
@@ -214,10 +217,7 @@ class GeminiInteractions(HTTPModel):
 
     format = "interactions"
     _adapter = "gemini"
-    _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
     _endpoint = "/interactions"
-    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-    _key_header = "x-goog-api-key"
     _required_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
 
     def body(self, ask: Ask) -> Body:
