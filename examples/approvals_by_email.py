@@ -55,7 +55,7 @@ paid: list[tuple[str, int]] = []
 
 @tool(requires_approval=True)
 async def pay(to: str, amount: int) -> str:
-    """Pay somebody."""
+    """Send a payment."""
     paid.append((to, amount))
     return f"paid {amount} to {to}"
 
@@ -73,7 +73,7 @@ def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiti
         signed = hmac.compare_digest(sign(run_id, question, expires), signature)
         if kept and signed and question.call.id == call_id and time.time() < expires:
             return kept, question
-    raise HTTPException(404, "This link does not count, or no more.")
+    raise HTTPException(404, "This link is invalid or has expired.")
 
 
 async def answer(stream: Chat) -> dict[str, str]:

@@ -32,6 +32,7 @@ from streamtools.outputs import asgi
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <title>Chat</title>
 <button id="ask">What is the weather in Paris?</button>
 <p id="answer" style="white-space: pre-wrap" aria-live="polite"></p>

@@ -23,6 +23,7 @@ from streamtools.recording import shipped
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <title>Chat</title>
 <style>
   body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem; }
@@ -48,7 +49,8 @@ PAGE = """<!doctype html>
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ messages }),
-    });
+    }).catch(() => null);
+    if (!response) return show("error", "The server does not answer; try again.");
     if (!response.ok) return show("error", `The server says ${response.status}.`);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "", said = "", line = null;

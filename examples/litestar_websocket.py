@@ -23,6 +23,7 @@ from streamtools.outputs import asgi
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,">
 <title>Chat</title>
 <style>
@@ -45,6 +46,7 @@ PAGE = """<!doctype html>
     halt.disabled = false;
   };
   halt.onclick = () => socket.send(JSON.stringify({ cancel: true }));
+  socket.onclose = () => show("The connection was closed. Reload the page.");
   socket.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     if (event.type === "step-start" && event.step > 1) answer = show("");

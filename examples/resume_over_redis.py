@@ -27,6 +27,7 @@ from streamtools.runs import RedisStore, Runs
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,">
 <title>Chat</title>
 <button id="ask">Tell me a long story about Paris</button> <button id="halt">Stop</button>
@@ -35,10 +36,17 @@ PAGE = """<!doctype html>
   document.cookie.includes("visitor=") || (document.cookie = `visitor=${crypto.randomUUID()}; samesite=lax`);
   const follow = () => {
     answer.textContent = "";
-    const source = new EventSource(`/chat/${sessionStorage.run}`); // comes back by itself, behind what it has seen
+    const source = new EventSource(`/chat/${sessionStorage.run}`); // reconnects with Last-Event-ID
     source.addEventListener("step-start", ({ data }) => JSON.parse(data).step > 1 && answer.append("\\n\\n"));
     source.addEventListener("text", ({ data }) => (answer.textContent += JSON.parse(data).text));
     source.addEventListener("done", () => source.close());
+    source.onerror = async ({ data }) => {
+      if (data) return answer.append(JSON.parse(data).message); // an event of the answer
+      if (source.readyState !== EventSource.CLOSED) return; // it reconnects
+      if ((await fetch(source.url)).status !== 404) return setTimeout(follow, 1000); // such as 503
+      sessionStorage.removeItem("run");
+      answer.append("The answer is no longer available.");
+    };
   };
   ask.onclick = async () => {
     const messages = [{ role: "user", content: ask.textContent }];
