@@ -422,10 +422,8 @@ async def test_a_user_cannot_decide_about_the_chat_of_another() -> None:
         parts = [{**shown(call), **said}]
         approval = {"id": "c1", "messages": [QUESTION, {"id": "m2", "role": "assistant", "parts": parts}]}
         theirs = await client.post("/api/chat", json=approval, headers=BOB)
-        assert "tool-output" not in theirs.text
-        assert "It is warm." in theirs.text
+        assert (False, True) == ("tool-output" in theirs.text, "It is warm." in theirs.text)
         assert 401 == (await client.post("/api/chat", json=approval, headers={"cookie": "session="})).status_code
-
         ours = (await client.post("/api/chat", json=approval)).text
     assert "paid 5 to Ann" in ours
 
@@ -468,10 +466,8 @@ async def test_a_user_cannot_resume_the_thread_of_another() -> None:
         said = {"id": "2", "role": "assistant", "content": "Well.", "toolCalls": [call]}
         decided = {**asked, "runId": "r2", "messages": [*asked["messages"], said], "resume": [approval]}
         theirs = await client.post("/agent", json=decided, headers=BOB)
-        assert "TOOL_CALL_RESULT" not in theirs.text
-        assert "It is warm." in theirs.text
+        assert (False, True) == ("TOOL_CALL_RESULT" in theirs.text, "It is warm." in theirs.text)
         assert 401 == (await client.post("/agent", json=decided, headers={"cookie": "x=y"})).status_code
-
         ours = (await client.post("/agent", json=decided)).text
     assert "paid 5 to Ann" in ours
 
@@ -487,13 +483,10 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
             result = {"call_id": frame["call"]["id"], "decision": "answer", "result": "sunny"}
             await bob.send(json.dumps(result))
             assert "decision_refused" == json.loads(await bob.recv())["error"]["code"]
-            await bob.send(json.dumps({"resume": 0, "run_id": "run_x"}))
-            assert "run_not_found" == json.loads(await bob.recv())["error"]["code"]
             await ann.send(json.dumps(result))
-            frames = [json.loads(await ann.recv())]
-            while frames[-1]["type"] != "done":
-                frames.append(json.loads(await ann.recv()))
-            assert ["sunny"] == [frame["result"] for frame in frames if frame["type"] == "executed"]
+            while (frame := json.loads(await ann.recv()))["type"] != "executed":
+                pass
+            assert "sunny" == frame["result"]
 
 
 async def test_a_page_keeps_its_own_protocol() -> None:
