@@ -25,7 +25,7 @@ from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
 from streamtools.conversation.stored_response import StoredResponse, find_stored
 from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
-from streamtools.events import COMPLETE, FollowUp, SourceWarning, StepEnd, StepSuperseded, Thinking, UIEvent
+from streamtools.events import COMPLETE, FollowUp, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls
 from streamtools.history.formats import write_continuation
@@ -53,8 +53,6 @@ Review: TypeAlias = Callable[
 """A function that reviews the messages that a follow-up request adds to the conversation, before they are sent.
 
 It gets these messages in OpenAI's format, and returns the messages to send. If it returns None, the run ends."""
-
-NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 
 _HOMES = HOMES | homes_of({"request": RequestOptions})
 _HOMES["timeout"] += " for tools; for the provider, OpenAIChat(timeout=...)"
@@ -170,12 +168,13 @@ class Chat(ToolStream):
             native = options["native_tool_calls"] = True
         if options.get("dialects") is None:
             options["dialects"] = self._default_dialects(request, native)
-        self._dialects = options.get("dialects")
+        dialects = options.get("dialects")
         by_model = self._fallback is not None
-        self._writer = RequestWriter(request, self._registry, self._dialects, native, options["output"].type, by_model)
+        self._writer = RequestWriter(request, self._registry, dialects, native, options["output"].type, by_model)
         # An emulation uses a probe, a state machine that looks for calls in an answer. It applies no text rules.
         probe_parser = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
-        self._probe_keywords = parser_keywords(probe_parser, DEFAULT_TEXT)
+        keywords = parser_keywords(probe_parser, DEFAULT_TEXT)
+        self._probe = partial(StreamMachine, tools=self._registry, execute="never", dialects=dialects, **keywords)
         self._messages = close_answered_calls(history, self._writer.dialects)
         self._sent = 0  # the number of steps whose turns and results are already in `_messages`
         self._body = deepcopy(dict(request.body))
@@ -301,18 +300,7 @@ class Chat(ToolStream):
             return FailoverReply(models, ask, self._writer.write, self._discard_answer, failures, shown)
         if mode == "off":
             return Reply(self._model, ask, self._writer.write)
-        if not ask.tools:
-            has_other_tools = bool(self._model.body(replace(ask, history=())).get("tools"))
-            before = [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
-            return Reply(self._model, ask, self._writer.write, before)
-        probe = partial(
-            StreamMachine,
-            tools=self._registry,
-            execute="never",
-            native_tool_calls=self._writer.native_tool_calls,
-            dialects=self._dialects,
-            **self._probe_keywords,
-        )
+        probe = partial(self._probe, native_tool_calls=self._writer.native_tool_calls)
         write, untaught = None if mode == "force" else self._writer.write, self._writer.with_type(ask, self._model)
         return EmulatedReply(self._model, ask, write, untaught, self._emulation, probe=probe, think=self._think)
 

@@ -265,6 +265,7 @@ class Emulation(Checked):
 
 EMULATED = "tool calls emulated"
 UNKNOWN = "unknown tool calls dropped"
+NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 DIFFERENT = "the answer has different decisions; the last one counts, without calls that must be approved or trusted"
 UNREADABLE = "the decision about tools is unreadable; no tool is called"
 
@@ -352,8 +353,12 @@ class EmulatedReply(Replies):
     async def _read_until_call(self, reply: Reply) -> list[events.SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
-        Returns None if the complete answer contains no call, or if the provider refuses tools.
+        Returns None if the complete answer contains no call, or if the provider refuses tools. Without tools to
+        emulate, reads no event.
         """
+        if not self.ask.tools:
+            has_other_tools = bool(self.model.body(dataclasses.replace(self.ask, history=())).get("tools"))
+            return [events.SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else []
         machine = self.probe()
         buffered: list[events.SourceEvent] = []
         async for batch in reply:

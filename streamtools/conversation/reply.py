@@ -63,9 +63,9 @@ class ModelSource:
 
 
 class Reply(ModelSource):
-    """A source of events: first `before`, then the events of the model's reply to `ask`, adapted by `write`."""
+    """A source of the events of the model's reply to `ask`, adapted by `write`."""
 
-    def __init__(self, model: Model, ask: Ask, write: Write | None = None, before: Sequence[SourceEvent] = ()) -> None:
+    def __init__(self, model: Model, ask: Ask, write: Write | None = None) -> None:
         self.model = model
         self.history: Sequence[Message] = ()
         """The history in the request. Empty before the request is written."""
@@ -73,7 +73,6 @@ class Reply(ModelSource):
         """Whether the request offers native tools. False before the request is written."""
         self._ask = ask
         self._write = write
-        self._before = before
         self._answer_tool: AnswerToolReader | None = None
         self._stream_context: AbstractAsyncContextManager[Any] | None = None
         self._source: Any = None
@@ -84,9 +83,6 @@ class Reply(ModelSource):
         return ask if ask.hide is None else replace(ask, history=tuple(ask.hide(ask.history)), hide=None)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
-        if self._before:
-            before, self._before = self._before, ()
-            return before
         if self._source is None:
             model, hides = self.model, self._ask.hide is not None
             is_long = hides or _is_long(self._ask.history)  # hiding takes 0.1 s for 168 KB, and finders may be slow
