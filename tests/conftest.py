@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+import anyio
 import pytest
 import structlog
 from _pytest.runner import runtestprotocol
@@ -124,6 +125,21 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SSL_CERT_FILE", raising=False)
         patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_naps() -> Iterator[None]:
+    """Let other tasks act before `anyio.wait_all_tasks_blocked` looks: on asyncio, it sleeps 0.1 s if one can act."""
+    wait = anyio.wait_all_tasks_blocked
+
+    async def act_and_wait() -> None:
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        await wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(anyio, "wait_all_tasks_blocked", act_and_wait)
         yield
 
 

@@ -225,12 +225,13 @@ def check(log: Sequence[UIEvent], expected: Sequence[UIEvent], result: TurnResul
 @pytest.mark.parametrize("has_ledger", [True, False], ids=["ledger", "no_ledger"])
 @pytest.mark.parametrize("prefill", [True, False], ids=["prefill", "instructed"])
 @pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("share", [2, pytest.param(1, marks=pytest.mark.deep)])
 @ONE_LOOP
-async def test_a_chat_continues_after_each_event(name: str, prefill: bool, has_ledger: bool) -> None:
+async def test_a_chat_continues_after_each_event(name: str, prefill: bool, has_ledger: bool, share: int) -> None:
     crashes = Crashes(name, prefill=prefill, has_ledger=has_ledger)
     expected = await crashes.whole()
     result, history = crashes.result, crashes.history
-    for cut in range(len(expected)):
+    for cut in range((prefill + has_ledger) % share, len(expected), share):
         log = await crashes.crash(expected, cut)
         check(log, expected, crashes.result)
         if not any(isinstance(event, Error) and event.code is Code.OUTCOME_UNKNOWN for event in log):

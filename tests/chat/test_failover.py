@@ -79,6 +79,7 @@ async def test_statuses_that_are_failures(status: int) -> None:
     assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER] * fails_over
 
 
+@pytest.mark.trio_deep
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
     """An unreachable server, a silent one, and a stream with only an error, with all policies."""

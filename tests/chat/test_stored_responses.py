@@ -156,8 +156,9 @@ async def test_the_answer_is_not_requested_again(fallback: bool) -> None:
 
 
 @ONE_LOOP
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("stored", [404, 410, WHOLE[: len(WHOLE) // 3], WHOLE[: len(WHOLE) // 2]])
-async def test_a_response_that_the_provider_has_lost(stored: bytes | int) -> None:
+async def test_a_response_that_the_provider_has_lost(stored: bytes | int, share: int) -> None:
     """The model continues, as it does without a stored response, also after a second crash."""
     site = Site(stored)
     for beginning in (await begun(site))[2:]:
@@ -165,9 +166,9 @@ async def test_a_response_that_the_provider_has_lost(stored: bytes | int) -> Non
         check(log, may_end=True)
         assert b"POST /responses" in site.requests[1:2]
         again = Site()
-        for cut in range(len(beginning) + 1, len(log)):
-            if isinstance(log[cut], UsageReport):
-                break
+        first = len(beginning) + 1
+        end = next((at for at, event in enumerate(log[first:], first) if isinstance(event, UsageReport)), len(log))
+        for cut in range(first, end, share):
             check(await again.crash(log[:cut]), may_end=True)
             assert not any(b"resp_9" in request for request in again.requests)
 

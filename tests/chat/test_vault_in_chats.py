@@ -29,6 +29,7 @@ from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import collecting
 from tests.support.full_requests import FILE, HISTORIES
 from tests.support.loopback import Loopback
+from tests.support.loops import ONE_LOOP
 from tests.support.provider import Provider
 
 pytestmark = pytest.mark.anyio
@@ -171,6 +172,7 @@ async def _bytes(frames: Sequence[bytes]) -> Any:
         yield frame
 
 
+@ONE_LOOP
 async def test_values_are_restored_in_the_arguments_of_all_dialects() -> None:
     """At any cut. A placeholder is no tag in dialects of tags."""
     vault = new_vault()

@@ -162,12 +162,13 @@ def delta_of(sent: bytes) -> list[str]:
     return [choice["delta"].get("content") or "" for event in events for choice in event["choices"]]
 
 
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("prefill", ["", "vllm"])
-def test_the_next_upstream_continues_placeholders(prefill: Any) -> None:
+def test_the_next_upstream_continues_placeholders(prefill: Any, share: int) -> None:
     """At each break of the answer. A complete call is kept."""
     text = f"{TEXT}\n{IN_TEXT}\nSent to <EMAIL_2>."
     second = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill=prefill)
-    for at in range(len(text)):
+    for at in range(0, len(text), share):
         begun = begin("openai", asked("openai"), vault=VAULT, fallbacks=[second])
         upstream_body(begun)
         begun.begin(200, [("content-type", "text/event-stream")])

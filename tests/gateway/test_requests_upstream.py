@@ -347,8 +347,14 @@ def test_a_mode_for_each_model() -> None:
 # Models that answer in another dialect than the taught one.
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("used", sorted(DIALECTS))
+@pytest.mark.parametrize(
+    ("client", "used"),
+    [
+        pytest.param(client, used, marks=[pytest.mark.deep] * ((number + at) % 3 > 0))
+        for number, used in enumerate(sorted(DIALECTS))
+        for at, client in enumerate(CLIENTS)
+    ],
+)
 def test_results_have_the_form_of_the_dialect_that_the_model_uses(client: str, used: str) -> None:
     """The log has one warning. Other models still get the taught dialect."""
     taught = "hash_marker" if used == "tilde_fence" else "tilde_fence"

@@ -377,7 +377,7 @@ def enabled_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
 
 
 @ONE_LOOP
-@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("share", [24, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("flag", [False, None])
 @BESIDE
 async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], flag: bool | None, share: int) -> None:

@@ -148,7 +148,7 @@ print(sum(told(*case) for case in cases))
 """
 
 
-@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.deep)])
 def test_hostile_payloads_are_text(share: int) -> None:
     """In each dialect and each part of a call, the text is read, and has no effect."""
     command = [sys.executable, "-W", "error", "-c", PROBE, json.dumps(PAYLOADS), str(share)]

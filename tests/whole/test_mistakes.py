@@ -515,6 +515,8 @@ async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
 async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A stream that was closed, misused with an error, refused by `Runs` or not constructed is not."""
     model = ScriptedModel(["Hello."] * 9)
+    gc.collect()
+    gc.freeze()  # all objects of earlier tests: they take most of the time of a collection
     makers: list[Callable[[], Any]] = [lambda: chat(model, QUESTION), lambda: ToolStream(sources.text("a"))]
     for make in makers:
         await make()
