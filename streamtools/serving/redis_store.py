@@ -376,7 +376,7 @@ class RedisStore(Checked):
             return False
         self._bind_lease(continued, process, leased)
         continued._journal.last = events[-1].seq if events else 0
-        self._tasks.start_soon(continued._drive, name=f"run {lost.id}")
+        self._tasks.start_soon(continued._drive, self._runs._ledger, name=f"run {lost.id}")
         observing.report("runs.recovered")
         return True
 

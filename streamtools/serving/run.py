@@ -140,7 +140,7 @@ class Run(AsyncOnly, Checked, Decidable):
         self._on_end = on_end
         self._place = place
         self._ledger: CallLedger | None = None
-        """The ledger of `Runs`, for the calls of a stream that this run drives, or with which it is resumed."""
+        """For a chat with `resume=run`: the ledger of `Runs`."""
         self._withheld: Done | None = None  # `done`, if it must not be written before the end is stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
@@ -370,11 +370,14 @@ class Run(AsyncOnly, Checked, Decidable):
 
     # The methods that the task of the run calls.
 
-    async def _drive(self) -> None:
-        """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
+    async def _drive(self, ledger: CallLedger | None) -> None:
+        """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`.
+
+        The calls of the stream are recorded in the `ledger`.
+        """
         assert self._driver is not None
         DRIVEN_RUN.set(self._journal.driven)
-        RUN_LEDGER.set(self._ledger)
+        RUN_LEDGER.set((self.id, ledger))
         try:
             if self._lost is not None:
                 await self._journal.copy(event for event in self._lost.events if event.seq <= self._copied)

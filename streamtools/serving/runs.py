@@ -226,7 +226,7 @@ class Runs(Checked, AsyncOnly):
                 del self._running[run._journal.key]
                 raise
         self._runs[run._journal.key] = run
-        tasks.start_soon(run._drive, name=f"run {run.id}")
+        tasks.start_soon(run._drive, self._ledger, name=f"run {run.id}")
         return run
 
     def _take_over(self, stream: Startable, lost: LostRun) -> Run:
@@ -491,7 +491,6 @@ class Runs(Checked, AsyncOnly):
         if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         self._running[run._journal.key] = run
-        run._ledger = self._ledger
         return self._tasks
 
     async def _keep_ended(self, run: Run) -> None:

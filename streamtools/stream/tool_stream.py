@@ -550,8 +550,9 @@ class StreamRun:
         `tools` is the task group of the tools. Cancelling its scope stops the run. Raises ValueError if the stream has
         another ledger than its `Runs`.
         """
-        self.steps.ledger = shared_ledger(self.steps.ledger, RUN_LEDGER.get())
-        RUN_LEDGER.set(None)  # a chat in a tool is no part of the run
+        self.steps.run_id, ledger = RUN_LEDGER.get()
+        self.steps.ledger = shared_ledger(self.steps.ledger, ledger)
+        RUN_LEDGER.set(("", None))  # a chat in a tool is no part of the run
         self._scope = tools.cancel_scope
         if (seconds := self.steps.guards.guards.seconds) is not None:
             self._scope.deadline = anyio.current_time() + seconds

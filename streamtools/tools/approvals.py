@@ -292,8 +292,7 @@ def read_resumption(
     if isinstance(resume, DecidedRun):
         decisions, resume = resume.decisions, resume.suspension
     if resume is not None and ledger is None:
-        hint = "write runner=RunnerOptions(ledger=SQLiteLedger(path))"
-        raise ValueError(f"`resume` needs the ledger of the first run, so that no call runs twice: {hint}")
+        raise ValueError("`resume` needs the first run's ledger: write runner=RunnerOptions(ledger=SQLiteLedger(path))")
     if not isinstance(resume, Suspension | str | None):
         raise ValueError(f"resume must be a Suspension, its JSON, or a decided run, got {resume!r}")
     suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume

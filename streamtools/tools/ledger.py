@@ -209,8 +209,8 @@ class DrivenRun(Protocol):
 
 DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None)
 """The run that makes the calls of the current task, or None if no other process can take over the run."""
-RUN_LEDGER: ContextVar[CallLedger | None] = ContextVar("RUN_LEDGER", default=None)
-"""The ledger of the `Runs` whose run the current task drives. None without a ledger, and in the tools of the run."""
+RUN_LEDGER: ContextVar[tuple[str, CallLedger | None]] = ContextVar("RUN_LEDGER", default=("", None))
+"""The id of the run that the current task drives, and the ledger of its `Runs`. `("", None)` in the run's tools."""
 
 
 def shared_ledger(given: CallLedger | None, shared: CallLedger | None) -> CallLedger | None:

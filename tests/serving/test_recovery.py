@@ -101,6 +101,12 @@ def weather_chat(name: str, most: float = math.inf) -> Callable[..., Any]:
     return make
 
 
+@asynccontextmanager
+async def managed(make: Any, *given: Any, **options: Any) -> Any:
+    async with make(*given, **options) as events:
+        yield events
+
+
 def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """Return the values of the log records about runs that were taken over, without those of the old process."""
     found = [record.__dict__ for record in caplog.records if record.getMessage().startswith("run_taken_over ")]
@@ -152,6 +158,30 @@ async def test_a_tool_of_a_crashed_process(
     assert isinstance(end, Executed) == runs_again
     assert isinstance(end, Executed) or end.code is Code.OUTCOME_UNKNOWN
     assert text_of(events) == "Done."
+
+
+async def test_a_tool_that_ended_after_the_crash(server: RedisServer, prefix: str) -> None:
+    """The ledger has its outcome: under the id of the run, although a context manager makes the chat."""
+    ran, may_end = list[int](), anyio.Event()
+
+    async def slow() -> str:
+        """Work."""
+        ran.append(1)
+        await may_end.wait()
+        return "done"
+
+    async def is_running(event: UIEvent, run: Run) -> bool:
+        while isinstance(event, Executing) and not ran:
+            await anyio.lowlevel.checkpoint()
+        return bool(ran)
+
+    def make(**more: Any) -> Any:
+        if more:
+            may_end.set()
+        return chat(ScriptedModel(["Done."] if more else [calls(("slow", {}))]), ASK, tools=[slow], **more)
+
+    events = await Site(server, prefix, partial(managed, make), ledger=MemoryLedger()).read(is_running)
+    assert (["done"], [1]) == ([event.result for event in events if isinstance(event, Executed)], ran)
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -455,11 +485,6 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
         most = math.inf if third else 3 if crash == "in the answer" else 0
         third.append(Interruptible([[], [], *ANSWERS["text"]], "vllm", most=most))
         return make(third[-1], run.history, resume=run)
-
-    @asynccontextmanager
-    async def managed(make: Any, *given: Any, **options: Any) -> Any:
-        async with make(*given, **options) as events:
-            yield events
 
     async def begin_and_crash(begin: Any, run: Run, **options: Any) -> None:
         await begin(run, **options)
