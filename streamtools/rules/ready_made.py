@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from streamtools.errors import check_word
 from streamtools.rules.key_formats import FORMATS, LONGEST
 from streamtools.rules.rule import Action, Rule
 
@@ -173,21 +172,17 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: Replaceme
     return Rule(name="urls", what=_URLS, action=action, by=by, check=is_other if hosts else None)
 
 
-def citations(action: Action = "mark", *, by: Replacement = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
+def citations(action: Action = "mark", *, by: Replacement = "") -> Rule:
     """Return a rule for the citation marks of providers: `openai_file`, `openai_web`, `gemini`, `cohere`, `numbered`.
 
-    `forms` are the providers' forms to find. By default, the rule finds all of them. The `fields` of a match are its
-    `form` and the `numbers` in it. Raises ValueError for an unknown form.
+    The `fields` of a match are its `form` and the `numbers` in it.
     """
-    chosen = tuple(forms)
-    for form in chosen:
-        check_word("a form of citations", form, _CITATIONS)
 
     def fields(match: str) -> Mapping[str, Any]:
-        form = next((form for form in chosen if re.fullmatch(_CITATIONS[form], match)), None)
+        form = next((form for form in _CITATIONS if re.fullmatch(_CITATIONS[form], match)), None)
         return {"form": form, "numbers": [int(number) for number in _NUMBERS.findall(match)]}
 
-    what = [re.compile(_CITATIONS[form]) for form in chosen]
+    what = [re.compile(form) for form in _CITATIONS.values()]
     return Rule(name="citations", what=what, action=action, by=by, fields=fields)
 
 

@@ -25,11 +25,9 @@ log = Logger(__name__)
 Finder: TypeAlias = Callable[[str], Collection[str]]
 """A function that returns the values of one kind in a text."""
 
-_DELIMITER = r"[^\w\s{}\\\"'`*&.-]"
-_TEMPLATE = re.compile(rf"({_DELIMITER}{{1,4}})\{{kind\}}(_|{_DELIMITER})\{{n\}}({_DELIMITER}{{1,4}})")
 _KIND = re.compile("[A-Za-z]{1,40}(?:_[A-Za-z]{1,40}){0,4}")
 _AROUND = r"[ \\\"'`*]{0,3}"  # the characters that models insert after the first and before the last delimiter
-_ENTITIES = {"<": r"(?:<|&lt;|\\u003c)", ">": r"(?:>|&gt;|\\u003e)"}
+_FIRST, _LAST = r"(?:<|&lt;|\\u003c)", r"(?:>|&gt;|\\u003e)"
 _ESCAPES = re.compile(r'(?<!\\)\\+(?:u[0-9a-fA-F]{4}|["/bfnrt])')  # of JSON, also of JSON in a JSON string
 QUOTED = "quoted"
 """The kind of text that looks like a placeholder, but is not one. It gets a placeholder, so that it is restored."""
@@ -45,14 +43,12 @@ class Vault:
     passed to each finder once. A value that was found is also replaced where its rule or finder does not find it. A
     value that consists only of ASCII letters must be a whole word there.
 
-    `placeholder` is the form of placeholders. `{kind}` and `{n}` must stand between delimiters that are no letters,
-    digits, quotes, spaces or any of `\\ * & . - { }`. Messages of `skip_roles` and results of `skip_tools` are sent
-    unchanged.
+    Messages of `skip_roles` and results of `skip_tools` are sent unchanged.
 
     `state` is the `state` of an earlier vault of the conversation. The kinds of both are known. A chat with
     `continue_from` or with `resume=run` loads the state of the earlier run itself. A chat replaces values in a thread,
     so it calls finders there. Raises ValueError for a kind that does not consist of letters and `_`, the kind `quoted`,
-    an unknown role, or a placeholder of another form.
+    or an unknown role.
     """
 
     def __init__(
@@ -60,7 +56,6 @@ class Vault:
         rules: Sequence[Rule] = (),
         *,
         finders: Mapping[str, Finder] | None = None,
-        placeholder: str = "<{kind}_{n}>",
         skip_roles: Collection[str] = (),
         skip_tools: Collection[str] = (),
         state: Mapping[str, Any] | None = None,
@@ -73,14 +68,9 @@ class Vault:
             check_word("each of skip_roles", role, ("system", "user"))
         if not (state is None or (isinstance(state, Mapping) and "values" in state)):
             raise ValueError("`state` must be the `state` of a vault: a dict with 'values', not its JSON text")
-        template = _TEMPLATE.fullmatch(placeholder)
-        if template is None:
-            raise ValueError(f"`placeholder` must have a form such as '<{{kind}}_{{n}}>', got {placeholder!r}")
         self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
         self._rules = tuple(rules)
         self._finders = dict(finders or {})
-        self.placeholder = placeholder
-        self._template = template.groups()
         self._find = lru_cache(_MAX_CACHED)(self._find_in)  # copies share it
         self._given = [*(rule.name for rule in self._rules), *self._finders]
         for kind in self._given:
@@ -98,7 +88,7 @@ class Vault:
         self._written: dict[str, tuple[str, str]] = {}  # maps each spelling to the kind and the value
         self._warn = lru_cache(_MAX_CACHED)(partial(log.warning, "unknown_placeholder"))  # once for each placeholder
         self._lock = threading.RLock()  # held while values are found and replaced
-        self._form = self._read_form(*self._template)
+        self._form = self._read_form()
         self._shape = Rule(name=QUOTED, what=[self._form])
         self._restoring = Rule(name="exact", what=[self._form], by=lambda found: self.value_of(found) or found)
         for kind, values in stored.items():
@@ -184,7 +174,7 @@ class Vault:
         if placeholder is None:
             values = self._values[key]
             values.append(value)
-            placeholder = self.placeholder.format(kind=self._kinds[key].upper(), n=len(values))
+            placeholder = f"<{self._kinds[key].upper()}_{len(values)}>"
             self._placeholders[value] = placeholder
             if key != QUOTED:
                 in_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
@@ -226,18 +216,17 @@ class Vault:
 
         return Rule(name="vault", what=self._shape.what, by=by, restores=True)
 
-    def _read_form(self, first: str, between: str, last: str) -> re.Pattern[str]:
+    def _read_form(self) -> re.Pattern[str]:
         """Return a pattern for placeholders, also for those that a model has changed.
 
         It accepts lower case, plurals, spaces, quotes, escapes of Markdown, HTML and JSON, for the known kinds only. A
         backslash before the placeholder belongs to it only if there is one before its last delimiter, too.
         """
-        gap = rf"[ \\{re.escape(between)}_-]{{0,3}}"
+        gap = r"[ \\_-]{0,3}"
         words = (re.split("_", kind.rstrip("sS")) for kind in self._kinds.values())
         kinds = "|".join(rf"{gap.join(parts)}[sS]{{0,2}}" for parts in words)
-        first, last = ("".join(_ENTITIES.get(one, re.escape(one)) for one in part) for part in (first, last))
         inner = rf"{_AROUND}({kinds}){gap}([0-9]{{1,6}}){_AROUND}"
-        return re.compile(rf"{first}{inner}{last}|\\{first}{inner}\\{last}", re.IGNORECASE)
+        return re.compile(rf"{_FIRST}{inner}{_LAST}|\\{_FIRST}{inner}\\{_LAST}", re.IGNORECASE)
 
 
 def _key(kind: str) -> str:

@@ -70,7 +70,7 @@ def restored(vault: Vault, data: bytes) -> bytes:
 def dump(vault: Vault) -> bytes:
     """Return the values of a vault as JSON, with the kinds that have no values yet, so that a reader knows them."""
     values = {kind: [] for kind in vault._kinds.values()} | vault.state["values"]
-    return compact({"placeholder": vault.placeholder, "values": values}).encode()
+    return compact({"values": values}).encode()
 
 
 class VaultReader:
@@ -91,7 +91,7 @@ class VaultReader:
                 stored = json.loads(server.settings.cipher.decrypt(data))
             except Exception as error:
                 raise ValueError("The values of the run are encrypted with another `vault_cipher`.") from error
-            self.vault = StoredVault(placeholder=stored["placeholder"], state=stored)
+            self.vault = StoredVault(state=stored)
 
     async def restore(self, data: bytes) -> bytes:
         """Return JSON with values instead of placeholders."""

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -237,29 +236,6 @@ def test_an_interrupt_has_status_130(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert 130 == main(["replay", _NO_CALL, "--tools", "interrupted:tools"])
     assert "interrupted" == error_line(capsys)
-
-
-def test_the_process_ends_although_a_thread_runs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    statuses: list[int] = []
-    end = threading.Event()
-    stuck = threading.Thread(target=end.wait)
-    quick = threading.Thread(target=end.wait)
-    for thread in (stuck, quick, threading.Thread(target=end.wait, daemon=True)):
-        thread.start()
-
-    def leave(status: int) -> None:
-        statuses.append(status)
-        end.set()
-
-    monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr(sys, "argv", ["streamtools", "frobnicate"])
-    main()
-    stuck.join()
-    quick.join()
-    assert [2] == statuses
-    assert "frobnicate" in error_line(capsys)
 
 
 # These tests run the command in a process, with messages of Python at its exit.

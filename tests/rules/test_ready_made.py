@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from streamtools import rules
 from streamtools.rules import Rule, shown
 from tests.support.cases import together
@@ -113,5 +111,3 @@ def test_citations_report_their_form_and_numbers() -> None:
     rule = rules.citations()
     assert rule.fields is not None
     assert {"form": "openai_file", "numbers": [4, 0]} == rule.fields("【4:0†source】")
-    with pytest.raises(ValueError, match="openai_web"):
-        rules.citations(forms=["mla"])

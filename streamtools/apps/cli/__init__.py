@@ -19,7 +19,6 @@ from typing import TextIO
 from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, discard, reason_of
 
-_THREAD_TIMEOUT_S = 0.5
 _MODULES = {"serve": "servers", "gateway": "servers"}
 """Maps a command to its module. A command that is missing here has the name of its module."""
 
@@ -40,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, BrokenPipeError):  # the reader, such as `head`, needs no more output
             errors.write(f"the output cannot be written: {reason_of(error)}")
         status = 1
-    if argv is None:
-        _exit_despite_threads(status)
+    if argv is None and threading.active_count() > 1:
+        os._exit(status)
     return status
 
 
@@ -73,12 +72,3 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput)
         module = importlib.import_module(f"{__name__}.{_MODULES.get(args.command, args.command)}")
         status: int = getattr(module, f"run_{args.command}")(args, output, errors)
         return status
-
-
-def _exit_despite_threads(status: int) -> None:
-    """End the process immediately if a thread of a tool does not end in time."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(_THREAD_TIMEOUT_S)
-            if thread.is_alive():
-                os._exit(status)
