@@ -129,10 +129,8 @@ class ClientAnswer:
         return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
     def _make_encoder(self) -> Encoder:
-        settings, request = self._settings, self._request
+        request = self._request
         id, model = self._identity()
-        id = id or (settings.new_answer_id() if settings.new_answer_id else None)
-        created = settings.now() if settings.now else None
         options: dict[str, Any] = {
             "model": model or request.model,
             "custom": frozenset(tool.name for tool in request.tools if tool.custom),
@@ -141,9 +139,9 @@ class ClientAnswer:
         if request.client == "anthropic":
             return AnthropicEncoder(**options, id=id and f"msg_{valid_name(id)}")
         if request.client == "responses":
-            return ResponsesEncoder(**options, id=id and valid_name(id), created=created, request=request.body)
+            return ResponsesEncoder(**options, id=id and valid_name(id), request=request.body)
         include_usage = request.include_usage or not request.streamed
-        return OpenAIEncoder(**options, id=id, created=created, include_usage=include_usage)
+        return OpenAIEncoder(**options, id=id, include_usage=include_usage)
 
     def _write(self, batch: list[events.UIEvent]) -> bytes:
         """Return the bytes of the events."""

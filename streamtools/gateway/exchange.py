@@ -390,8 +390,7 @@ class Rewrite(Settings):
     The client gets a malformed call as an error, or with `on_malformed="text"` as text. `api` names the kind of server.
     `text_rules` apply to the text of every answer. A copy of the `vault` replaces the values in each request,
     and restores them in the answer. If the upstream fails, the `fallbacks` get the request in order.
-    `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These
-    three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.
+    `new_id` creates ids of calls, for tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:

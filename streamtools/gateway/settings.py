@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypedDict, get_args
 
@@ -87,8 +87,6 @@ class Settings(Checked):
     fallbacks: Sequence[FallbackUpstream] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
-    new_answer_id: IdFactory | None = None
-    now: Callable[[], int] | None = None
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """The circuits of the primary upstream and of the `fallbacks`, in this order."""
     used_dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False, compare=False)

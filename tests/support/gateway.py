@@ -72,11 +72,7 @@ def whole(text: str, finish: str = "stop", *, reasoning: str = "") -> bytes:
 def begin(client: str, body: Any, **options: Any) -> Exchange:
     """Return the exchange of a request, with fixed ids and times."""
     numbers = itertools.count(1)
-    options = {
-        "new_id": lambda: f"call_text_{next(numbers)}",
-        "new_answer_id": lambda: "answer",
-        "now": lambda: 7,
-    } | options
+    options = {"new_id": lambda: f"call_text_{next(numbers)}"} | options
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Rewrite(**options).begin(client, content)  # type: ignore[arg-type]  # one of the clients
 
