@@ -319,9 +319,9 @@ async def test_a_slow_exit_is_cancelled_after_the_grace() -> None:
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
-        async with held("a") as events:
-            yield events
         try:
+            async with held("a") as events:
+                yield events
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
             cancelled.append("cancelled")
