@@ -76,7 +76,8 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
     """Return the context. A tag after a call may belong to this call. With `strays`, it is hidden separately."""
     before = since = ""
     start, called, begun, after_call = True, False, False, False
-    enabled, tags = _enabled(options), _tags(options)
+    enabled = _enabled(options)
+    tags = _tags(enabled)
     ends: tuple[str | Marker, ...] = ()
     opened = False  # True after an opening tag, to which a line feed may belong
     if options.get("in_reasoning"):
@@ -125,18 +126,18 @@ def _closings(tags: Iterable[Tag]) -> list[tuple[Part, ...]]:
 
 @lru_cache(maxsize=10_000)
 def _tag(text: str, enabled: Enabled) -> Tag | None:
-    return next((tag for tag in _all_tags(enabled) if is_whole(text, tag.parts)), None)
+    return next((tag for tag in _tags(enabled) if is_whole(text, tag.parts)), None)
 
 
 @cache
 def _enders(enabled: Enabled) -> Sequence[Marker]:
-    return [marker for marker in _markers_of(enabled) if marker.kind == "call"]
+    return [marker for marker in _markers(enabled) if marker.kind == "call"]
 
 
 @lru_cache(maxsize=10_000)
 def _may_be_at_start(text: str, enabled: Enabled) -> bool:
     """Return True if a call may be one that counts only at the start of a message, or if there is no such marker."""
-    markers = _markers_of(enabled)
+    markers = _markers(enabled)
     if not any(marker.where == "start" for marker in markers):
         return True
     openers = [marker for marker in markers if begins_with(text, marker.parts)]
@@ -145,7 +146,7 @@ def _may_be_at_start(text: str, enabled: Enabled) -> bool:
 
 def _may_be_pending(pending: str, found: list[InputSection], hidden: str, options: dict[str, Any]) -> bool:
     found = [*found, InputSection("text", hidden)] if hidden else found
-    openings = _openings(_tags(options)) if options.get("in_reasoning") and not found else []
+    openings = _openings(_tags(_enabled(options))) if options.get("in_reasoning") and not found else []
     if any(may_become(pending, (opening,)) for opening in openings):
         return True
     ways = (True, False) if any(each.kind == "tag" for each in found) else (True,)
@@ -188,7 +189,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
         if counts and any(pattern.startswith(pending) for pattern, _ in _strays(dialect)):
             return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
-    thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
+    thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(enabled) if tag.closings and tag.where == "start"]
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
     thoughts += [("\n", *parts) for parts in thoughts] if fresh and context.start else []
     return _reasons(options) and counts and not refuses and any(may_become(pending, parts) for parts in thoughts)
@@ -269,16 +270,16 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
         return True
     if sum(map(len, _settled(reports))) >= options.get("limits", DEFAULT_LIMITS).call:
         return True  # the call was complete at the limit, but is not closed
-    if any(
-        (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
-    ):
+    enabled = _enabled(options)
+    silent = [marker for marker in _markers(enabled) if marker.kind == "result" or marker.wraps]
+    if any(begins_with(pending, marker.parts) for marker in silent):
         return True
-    strays = [pattern for each in _enabled(options).ids for pattern, ends in _strays(each) if ends]
+    strays = [pattern for each in enabled.ids for pattern, ends in _strays(each) if ends]
     if any(pattern.match(pending, 0, ended=False) for pattern in strays):
         return True  # the rest of a value that ended too early: its end decides
     begun = pending.lstrip("\n")
     reasons = isinstance(reports[-1], Reasoning | Markup) if reports else options.get("in_reasoning")
-    if reasons and any(marker.kind == "call" and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
+    if reasons and any(begins_with(begun, marker.parts[:1]) for marker in _enders(enabled)):
         return True  # the next text decides if it is a part of the reasoning
     reported = [event for event in reports if not isinstance(event, Markup)]
     if options.get("on_malformed") == "text" and reported and isinstance(reported[-1], Text):
@@ -357,12 +358,8 @@ def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
     return (options.get("in_code") or default) == "call"
 
 
-def _markers(options: dict[str, Any]) -> Sequence[Marker]:
-    return _markers_of(_enabled(options))
-
-
 @cache
-def _markers_of(enabled: Enabled) -> Sequence[Marker]:
+def _markers(enabled: Enabled) -> Sequence[Marker]:
     return [marker for each in enabled.ids for marker in MARKERS[each]]
 
 
@@ -373,12 +370,8 @@ def _tags_of(dialect: str, enabled: Enabled) -> Sequence[Tag]:
     return [tag._replace(where="start") if tag.closings and not tag.before else tag for tag in tags]
 
 
-def _tags(options: dict[str, Any]) -> Sequence[Tag]:
-    return _all_tags(_enabled(options))
-
-
 @cache
-def _all_tags(enabled: Enabled) -> Sequence[Tag]:
+def _tags(enabled: Enabled) -> Sequence[Tag]:
     return [tag for each in enabled.ids for tag in _tags_of(each, enabled)]
 
 
