@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamtools.errors import did_you_mean
 from streamtools.loading import check_calls
 from streamtools.recording.files import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
@@ -28,14 +27,9 @@ __all__ = [
 ]
 
 
-class _Shipped(dict[str, Path]):
-    def __missing__(self, name: str) -> Path:
-        raise KeyError(f"no recording is named {name!r}; there are {', '.join(self)}{did_you_mean(name, self)}")
-
-
 def shipped() -> dict[str, Path]:
     """Return the paths of the recordings in this package, by name. They are recordings of a real model."""
-    return _Shipped({path.stem: path for path in sorted(Path(__file__).with_name("shipped").glob("*.jsonl"))})
+    return {path.stem: path for path in sorted(Path(__file__).with_name("shipped").glob("*.jsonl"))}
 
 
 check_calls(globals())

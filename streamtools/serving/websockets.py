@@ -232,6 +232,10 @@ async def send_events(
 _log = Logger(__name__)
 
 _MAX_INVALID_FRAMES = 32
+_MAX_VALUES = 10_000
+"""The maximum number of JSON values in a frame."""
+_MAX_WAITING = 8
+"""The maximum number of messages and `resume` frames of a conversation that wait."""
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 """An id of a run, a call or a conversation.
@@ -288,13 +292,11 @@ Frame: TypeAlias = CancelFrame | ResumeFrame | DecisionFrame | MessageFrame
 _CONTROL_FRAMES: dict[str, type[CancelFrame | ResumeFrame]] = {"cancel": CancelFrame, "resume": ResumeFrame}
 
 
-def read_frame(
-    text: str | None, max_characters: int, max_values: int | None = None, has_conversations: bool = False
-) -> tuple[Frame, str | None]:
+def read_frame(text: str | None, max_characters: int, has_conversations: bool = False) -> tuple[Frame, str | None]:
     """Parse the text of a frame. Returns the frame and its field `conversation`.
 
     Without `has_conversations`, the field is not read, and None is returned for it. `text` is None for a binary frame.
-    Raises `FrameError` for an invalid frame. A frame with more than `max_characters` characters or `max_values` JSON
+    Raises `FrameError` for an invalid frame. A frame with more than `max_characters` characters or `_MAX_VALUES` JSON
     values is invalid, and is not parsed.
     """
     if text is None:
@@ -302,8 +304,8 @@ def read_frame(
     if len(text) > max_characters:
         raise FrameError("too_large", f"The frame has {len(text)} characters; the limit is {max_characters}.")
     try:
-        if max_values is not None and len(text) > max_values and count_values(text.encode()) > max_values:
-            raise FrameError("too_large", f"The frame has more than {max_values} values.")
+        if len(text) > _MAX_VALUES and count_values(text.encode()) > _MAX_VALUES:
+            raise FrameError("too_large", f"The frame has more than {_MAX_VALUES} values.")
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise FrameError("not_json", "The frame is not valid JSON.") from None
@@ -353,8 +355,6 @@ async def serve_websocket(
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
-    max_values: int | None = 10_000,
-    max_waiting: int = 8,
     max_conversations: int | None = None,
     send_timeout: float | None = 60.0,
     max_rate: float | None = None,
@@ -373,9 +373,9 @@ async def serve_websocket(
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     The server sends each event as one frame, except the event types in `exclude`. With
-    `format=outputs.custom(function)`, it sends the messages that `function` returns. At most `max_waiting` messages and
-    `resume` frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`.
-    It counts as an invalid frame.
+    `format=outputs.custom(function)`, it sends the messages that `function` returns. At most 8 messages and `resume`
+    frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`. It counts
+    as an invalid frame.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
     one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
@@ -386,8 +386,8 @@ async def serve_websocket(
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`. Such a frame is not counted as invalid.
-    A frame with more than `max_frame` characters or `max_values` JSON values (None: unlimited) is invalid. The 32nd
-    invalid frame closes the connection with the code 1008. Frames are parsed in the event loop.
+    A frame with more than `max_frame` characters or 10,000 JSON values is invalid. The 32nd invalid frame closes the
+    connection with the code 1008. Frames are parsed in the event loop.
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
     code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
@@ -409,26 +409,20 @@ async def serve_websocket(
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
     check_number("max_frame", max_frame, 1)
-    check_number("max_waiting", max_waiting, 1)
-    check_number("max_values", max_values, 1, optional=True)
     check_number("max_conversations", max_conversations, 1, optional=True)
     check_function("handler", handler, "message", "session")
     _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
     excluded = read_exclude(exclude)
-    has_conversations = max_conversations is not None
     connection = _Connection(
         socket=socket,
         handler=wraps(handler)(
             lambda message, conversation: handler(message, Session(websocket, socket, conversation))
         ),
-        read_frame=partial(
-            read_frame, max_characters=max_frame, max_values=max_values, has_conversations=has_conversations
-        ),
+        read_frame=partial(read_frame, max_characters=max_frame, has_conversations=max_conversations is not None),
         make_sink=partial(SocketSink, socket, excluded, format),
         find_run=None if runs is None else partial(runs.find, owner=owner or ""),
         on_disconnect=on_disconnect,
-        max_waiting=max_waiting,
         max_conversations=max_conversations or math.inf,
     )
     await connection.serve()
@@ -452,7 +446,6 @@ class _Connection:
     make_sink: Callable[[str | None], SocketSink]
     find_run: Callable[[str], Awaitable[Run]] | None
     on_disconnect: OnDisconnect | None
-    max_waiting: int
     max_conversations: float
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
@@ -527,7 +520,7 @@ class _Connection:
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
-        if len(answers) > self.max_waiting:
+        if len(answers) > _MAX_WAITING:
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.")
         answers.append(_Answer(frame, self.make_sink(conversation)))
 

@@ -73,7 +73,7 @@ class OutputType:
         """
         if self._adapter is None:
             plain = json.loads(text)
-            if errors := [*_JsonSchema(self.schema).find_errors(self.schema, plain)]:
+            if errors := [*_SchemaCheck(self.schema).find_errors(self.schema, plain)]:
                 raise InvalidValue(errors)
             return plain
         from pydantic import ValidationError
@@ -85,7 +85,7 @@ class OutputType:
             raise InvalidValue(lines) from None
 
 
-class _JsonSchema:
+class _SchemaCheck:
     """Checks a value against the simple keywords of a JSON schema.
 
     The keywords in `_UNCHECKED` refer to other schemas, combine them, or apply them to parts of a value. Of these

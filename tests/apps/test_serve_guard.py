@@ -126,9 +126,10 @@ async def test_a_call_id_may_contain_a_slash() -> None:
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.text)
 
 
-async def test_a_refused_question_stores_no_conversation() -> None:
+async def test_a_refused_question_stores_no_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conversations of other browsers stay."""
-    async with opened(saying(hold=True), max_running=1) as page:
+    monkeypatch.setattr("streamtools.apps.web.app.MAX_RUNNING", 1)
+    async with opened(saying(hold=True)) as page:
         run = await page.ask("Hi")
         async with browser(page.server) as other:
             refused = [await other.post("/runs", json={"question": "Hi"}) for _ in range(3)]

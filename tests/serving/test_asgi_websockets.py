@@ -295,14 +295,15 @@ async def test_a_client_with_many_invalid_frames_is_disconnected(frame: str | by
         assert 1008 == client.close_code
 
 
-async def test_too_many_messages() -> None:
+async def test_too_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages over the limit are dropped with an error."""
     go_on = anyio.Event()
+    monkeypatch.setattr("streamtools.serving.websockets._MAX_WAITING", 2)
 
     def handler(message: dict[str, Any], session: Session) -> ToolStream:
         return stream(go_on, *texts(message["text"]), STOP)[0]
 
-    async with talking(conversing(handler, max_waiting=2)) as client:
+    async with talking(conversing(handler)) as client:
         await say(client, {"text": "0"})
         await hear(client, "start")
         for number in range(1, 5):
@@ -485,14 +486,7 @@ async def test_a_websocket_of_litestar() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"runs": Runs()},
-        {"exclude": "done"},
-        {"max_frame": 0},
-        {"max_values": 0},
-        {"max_waiting": 0},
-        {"send_timeout": 0},
-    ],
+    [{"runs": Runs()}, {"exclude": "done"}, {"max_frame": 0}, {"send_timeout": 0}],
     ids=lambda options: "".join(options),
 )
 async def test_wrong_values(options: dict[str, Any]) -> None:

@@ -156,7 +156,7 @@ class Answerer:
         raise NotImplementedError
 
 
-class Question(NamedTuple):
+class RunNote(NamedTuple):
     """The `note` of a run: the question that the run answers, and the path of its recording, if any."""
 
     text: str
@@ -181,6 +181,9 @@ def history_of(runs: Sequence[Run]) -> list[Message]:
 
 # Requests.
 
+MAX_RUNNING = 32
+"""The maximum number of answers that are written at the same time."""
+
 MAX_BODY = 256 * 1024
 """The maximum size of a request body in bytes."""
 
@@ -198,16 +201,14 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     replace: str | None = None
 
 
-def make_app(
-    answerer: Answerer, *, cookie: str = "streamtools", hosts: Collection[str] = (), max_running: int = 32
-) -> ASGIApp:
+def make_app(answerer: Answerer, *, cookie: str = "streamtools", hosts: Collection[str] = ()) -> ASGIApp:
     """Create the ASGI application. `answerer` answers the questions of the users.
 
     `cookie` is the name of the cookie. Servers on different ports of one host need different names. `hosts` holds the
-    host names that requests may use in addition to `localhost` and IP addresses. At most `max_running` answers are
+    host names that requests may use in addition to `localhost` and IP addresses. At most `MAX_RUNNING` answers are
     written at the same time.
     """
-    page, documents = _ChatPage(answerer, cookie, max_running), make_documents()
+    page, documents = _ChatPage(answerer, cookie), make_documents()
     routes = [
         Route("/", HTMLResponse(documents.page), methods=["GET"]),
         Route("/debugger", HTMLResponse(documents.debugger), methods=["GET"]),
@@ -226,18 +227,17 @@ def make_app(
 class _ChatPage:
     """Handles the requests of the page, and starts the runs of the answers."""
 
-    def __init__(self, answerer: Answerer, cookie: str, max_running: int) -> None:
+    def __init__(self, answerer: Answerer, cookie: str) -> None:
         self._answerer = answerer
         self._cookie = cookie
         self._starting: set[str] = set()  # the owners whose question was accepted and whose run has not started
-        self._max_running = max_running
         self._server_id = secrets.token_urlsafe(8)  # a new id tells the page that the server was restarted
         self._runs: Runs
         self._shutdown: Shutdown
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        runs = Runs(MemoryEventLog(), max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
+        runs = Runs(MemoryEventLog(), max_running=MAX_RUNNING, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
         async with shutdown_signal() as self._shutdown, runs as self._runs:
             yield
 
@@ -263,10 +263,10 @@ class _ChatPage:
         if name in recordings:
             return recordings[name]
         asked = {run.id: run.note for run in await self._conversation(request)}
-        question: Question | None = asked.get(name)
-        if question is None or question.recording is None or not question.recording.exists():
+        note: RunNote | None = asked.get(name)
+        if note is None or note.recording is None or not note.recording.exists():
             raise HTTPException(404, "the server has no recording of this answer")
-        return question.recording
+        return note.recording
 
     async def conversation(self, request: Request) -> Response:
         answerer = self._answerer
@@ -301,7 +301,7 @@ class _ChatPage:
                 with suppress(Exception):
                     await last.wait()  # it has sent `done`, and may still be closing its source
             answer = self._answerer.answer(body.question, history_of(runs[:position]), suggestion=body.suggestion)
-            run = await self._runs.start(answer.chat, owner=owner, note=Question(body.question, answer.recording))
+            run = await self._runs.start(answer.chat, owner=owner, note=RunNote(body.question, answer.recording))
             for replaced in runs[position:]:
                 await self._runs.forget(replaced.id, owner=owner)
         finally:
