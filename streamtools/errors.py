@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache, wraps
+from inspect import CO_VARKEYWORDS, Parameter, iscoroutinefunction, signature, unwrap
 from types import CoroutineType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeVar, get_args, get_origin
 
@@ -228,8 +229,6 @@ def check_function(
     `advice` is added to the message. With `optional`, `given` may be None. Without `may_wait`, it must not be
     `async def`.
     """
-    from inspect import iscoroutinefunction, signature  # imported here because few modules need it
-
     if given is None and optional:
         return
     if not may_wait and iscoroutinefunction(given):
@@ -285,6 +284,22 @@ def described(value: object) -> str:
     return type(value).__name__
 
 
+def place_of(function: Any) -> str:
+    """Return the name, the file and the line of a function of the application."""
+    code = getattr(unwrap(function), "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    return f"{getattr(function, '__qualname__', type(function).__name__)}{place}"
+
+
+def check_result(name: str, function: Any, result: object, kinds: Any, expected: str) -> None:
+    """Raise TypeError if `result` is not of the `kinds`. `function`, the value of the parameter `name`, returned it.
+
+    `expected` describes such a result.
+    """
+    if not isinstance(result, kinds):
+        raise TypeError(f"{name} must return {expected}, but {place_of(function)} returned {described(result)}")
+
+
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
 
@@ -293,17 +308,12 @@ def checked(function: _Callable) -> _Callable:
 
     A function is returned unchanged if it has no keyword-only parameters or accepts any name.
     """
-    accepts_any = function.__code__.co_flags & _ACCEPTS_ANY_NAME
-    if accepts_any or not function.__code__.co_kwonlyargcount:
+    if function.__code__.co_flags & CO_VARKEYWORDS or not function.__code__.co_kwonlyargcount:
         return function
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        try:
-            return function(*given, **named)
-        except TypeError:
-            _check_arguments(function.__qualname__, function, given, named)
-            raise
+        return _explain(function.__qualname__, function, function, given, named)
 
     return call  # type: ignore[return-value]  # it has the same parameters
 
@@ -333,20 +343,35 @@ class Checked:
                 setattr(cls, name, checked(value))
 
 
+class ListsNames:
+    """A base class. The AttributeError for an unknown name lists the public names of the object."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+
+        def __getattr__(self, name: str) -> Never:
+            known = "" if name.startswith("_") else ", ".join(each for each in dir(self) if not each.startswith("_"))
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{known and f'; it has {known}'}"
+            raise AttributeError(message, name=name, obj=self)
+
+
 class _StructMeta(msgspec.StructMeta):
     def __call__(self, *given: Any, **named: Any) -> Any:  # `self` is the class
-        try:
-            return super().__call__(*given, **named)
-        except TypeError:
-            _check_arguments(self.__name__, self, given, named)
-            raise
+        return _explain(self.__name__, self, super().__call__, given, named)
 
 
-class CheckedStruct(msgspec.Struct, frozen=True, metaclass=_StructMeta):
+class CheckedStruct(ListsNames, msgspec.Struct, frozen=True, metaclass=_StructMeta):
     """A base class of structs that users make. Its messages are those of `Checked`."""
 
 
-_ACCEPTS_ANY_NAME = 8  # `inspect.CO_VARKEYWORDS`: the function has a parameter such as `**options`
+def _explain(name: str, function: Callable[..., Any], call: Callable[..., Any], given: Any, named: Any) -> Any:
+    """Return the result of `call`. If it raises TypeError, check the arguments of `function` first."""
+    try:
+        return call(*given, **named)
+    except TypeError:
+        _check_arguments(name, function, given, named)
+        raise
 
 
 def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[Any], named: Iterable[str]) -> None:
@@ -373,8 +398,6 @@ def _parameters_of(function: Callable[..., object]) -> tuple[list[str] | None, l
 
     The first value is None if the function accepts any number of positional values.
     """
-    from inspect import Parameter, signature  # imported here because few modules need it
-
     parameters = signature(function).parameters.values()
     kinds = {parameter.kind for parameter in parameters}
     unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -520,6 +543,8 @@ class ToolInputError(ToolCallFailed, ValueError):
     """The arguments do not match the schema of the tool. The message names the path but repeats no values."""
 
     code = Code.TOOL_INPUT
+    parameters: Collection[str] = ()
+    """The names of the parameters whose values do not match. A parameter that the tool does not have is left out."""
 
 
 class ToolFailed(ToolCallFailed):

@@ -117,7 +117,8 @@ def _import_of(name: str, package: str) -> str:
         name = next((ours for ours, others in _OTHER_NAMES.items() if name.lower() in others.split()), name)
     own = [each for each in homes if homes[each] == package]
     listed = [*own, *homes] if len(name) > 4 else own  # a short name such as `json` is part of many names
-    words = _words_of(re.sub("(?<=.)(Chat|Model|Client)$", "", name))  # `AnthropicMessages` for `AnthropicChat`
+    # `AnthropicMessages` for `AnthropicChat`
+    words = _words_of(re.sub("(?<=.)(Chat|Model|Client|Store|Message)$", "", name))
     similar = [each for each in listed if words <= _words_of(each)]  # `OpenAIChat` for `OpenAI`, `Text` for `TextEvent`
     similar.sort(key=lambda each: (each[0].isupper() is not name[0].isupper(), words != _words_of(each)))
     meant = next(iter([name] if name in homes else similar), None) or nearest(name, own) or nearest(name, homes)
@@ -139,10 +140,12 @@ _OTHER_NAMES = {
     "SQLiteLedger": "ledger ledgers",
     "ScriptedModel": "fakemodel mockmodel testmodel",
     "ToolContext": "runcontext",
+    "ToolError": "modelretry toolexception",
     "chat": "agent agents",
     "errors": "exceptions",
     "event_stream_response": "fastapi starlette streamingresponse",
     "telemetry": "otel",
+    "replace": "regex regexp pattern",
     "tool": "function_tool",
 }
 """Maps our names to names of other libraries, in lower case."""

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
 
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
@@ -43,6 +42,7 @@ from streamtools.stream.options import HOMES, OutputOptions, StreamOptions, home
 from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
 from streamtools.tools import ToolRegistry
+from streamtools.tools.cancellation import call_function
 from streamtools.tools.registry import ToolsLike
 
 log = Logger(__name__)
@@ -144,7 +144,9 @@ class Chat(ToolStream):
         check_names("chat()", options, _PARAMETERS, _HOMES, _ADVICE)
         check_number("max_steps", max_steps, 1)
         check_kind("parser", options.get("parser", DEFAULT_PARSER), ParserOptions)
-        request = RequestOptions.of(request)
+        if request is None or isinstance(request, Mapping):
+            request = RequestOptions(body=request or {})
+        check_kind("request", request, RequestOptions)
         output = OutputOptions.of(options.get("output"))
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
@@ -359,9 +361,10 @@ class Chat(ToolStream):
             complaint = neutralize(complaint, self._writer.dialects)  # it may contain names that the model chose
             new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
         messages = self._written(new)
-        reviewed = messages if self._review is None or is_paused else self._review(deepcopy(messages))
-        if isawaitable(reviewed):
-            reviewed = await reviewed
+        reviewed: Any = messages
+        if self._review is not None and not is_paused:
+            given, kinds = deepcopy(messages), list | tuple | None
+            reviewed = await call_function("follow_up", self._review, given, kinds=kinds, expected="a list or None")
         if reviewed is None:
             machine.expect_no_answer()
             return None

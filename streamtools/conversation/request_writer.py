@@ -10,7 +10,7 @@ from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import add_teaching, augment_system_prompt
 from streamtools.conversation.reply import paired
-from streamtools.errors import Checked, check_kind, check_methods, check_word
+from streamtools.errors import Checked, check_methods, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
@@ -36,16 +36,8 @@ class RequestOptions(Checked):
         check_methods("body", self.body, 'a dict, such as {"temperature": 0}', "keys")
         if not isinstance(self.emulation, Emulation):
             check_word("emulation", self.emulation, get_args(Mode))
-
-    @classmethod
-    def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
-        """Return `given` as a `RequestOptions`. A mapping becomes its `body`. None means the default options."""
-        if given is None or isinstance(given, Mapping):
-            if misplaced := [name for name in given or () if name in cls.__dataclass_fields__]:
-                raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is not a field of the body")
-            return cls(body=given or {})
-        check_kind("request", given, RequestOptions)
-        return given
+        if misplaced := [name for name in self.body if name in self.__dataclass_fields__]:
+            raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is not a field of the body")
 
 
 class RequestWriter:

@@ -15,11 +15,11 @@ after the client's response has begun, the response ends with an error in the cl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from streamtools.gateway import http
 from streamtools.gateway.exchange import Exchange, PassThrough, Rewrite
@@ -136,7 +136,7 @@ async def _close(response: Any, blocking: bool) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class _ClientBody:
+class _ClientBody(AsyncIterator[bytes], Iterator[bytes]):
     """The body of the client's response, as an iterator of bytes. It reads the upstream's responses in order.
 
     For a blocking client, the same coroutines are used. They never suspend, because all of their I/O is blocking.
@@ -156,11 +156,6 @@ class _ClientBody:
     @property
     def ended(self) -> bool:
         return self._chunks is None
-
-    def __iter__(self) -> Self:
-        return self
-
-    __aiter__ = __iter__
 
     def __next__(self) -> bytes:
         try:

@@ -107,7 +107,7 @@ class HistoryReader:
     def add_system(self, text: str, extra: ProviderItem | None = None) -> None:
         """Add a system message. Raises ValueError if a client sent it, unless `system=True` allows this."""
         if self.client and not self._system:
-            raise ValueError("a client must not send system messages; pass `system=True` to allow them")
+            raise ValueError("a client must not send system messages: add them on the server")
         self.add_message(System(text, extra))
 
     def add_turn(self, turn: Assistant) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
+from streamtools.errors import ListsNames
 from streamtools.json_values import Rejected
 
 
@@ -95,7 +96,7 @@ class CallResult(NamedTuple):
 
 
 @dataclass(frozen=True)
-class System:
+class System(ListsNames):
     """The system prompt, or a part of it.
 
     `extra` holds the additional JSON fields in the message of the provider, and the content if it is more than text.
@@ -106,7 +107,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class User:
+class User(ListsNames):
     """A user message.
 
     `content` is text, or a list of texts, images and files in the form of OpenAI's chat messages. A part of an unknown
@@ -118,7 +119,7 @@ class User:
 
 
 @dataclass(frozen=True, init=False)
-class Assistant:
+class Assistant(ListsNames):
     """One turn of the model.
 
     `parts` holds its parts in order. `in_text` holds the calls that were parsed from its text. The text in `parts`
@@ -167,7 +168,7 @@ class Assistant:
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(ListsNames):
     """The results of the calls of a turn."""
 
     results: tuple[CallResult, ...]

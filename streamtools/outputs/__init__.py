@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from streamtools.errors import check_function, check_word, described, has_methods
 from streamtools.loading import load_later
 from streamtools.machine.event_order import Grammar, validate
-from streamtools.outputs.ag_ui_events import AGUIEncoder
-from streamtools.outputs.ai_sdk_parts import AISDKEncoder
-from streamtools.outputs.anthropic_events import AnthropicEncoder
-from streamtools.outputs.custom import CustomEncoder, Message
-from streamtools.outputs.openai_chunks import OpenAIEncoder
-from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.outputs.sse import Encoder, NativeEncoder, TextEncoder
+from streamtools.outputs.ag_ui_events import AGUIEncoder as ag_ui
+from streamtools.outputs.ai_sdk_parts import AISDKEncoder as ai_sdk
+from streamtools.outputs.anthropic_events import AnthropicEncoder as anthropic
+from streamtools.outputs.custom import CustomEncoder as custom
+from streamtools.outputs.custom import Message
+from streamtools.outputs.openai_chunks import OpenAIEncoder as openai
+from streamtools.outputs.responses_events import ResponsesEncoder as responses
+from streamtools.outputs.sse import Encoder
+from streamtools.outputs.sse import NativeEncoder as native
+from streamtools.outputs.sse import TextEncoder as text
 
 if TYPE_CHECKING:
     from streamtools.outputs import asgi as asgi
@@ -43,14 +46,6 @@ __all__ = [
 
 load_later(globals(), {"asgi": "asgi"}, asgi="starlette")
 
-native = NativeEncoder
-ai_sdk = AISDKEncoder
-ag_ui = AGUIEncoder
-openai = OpenAIEncoder
-responses = ResponsesEncoder
-anthropic = AnthropicEncoder
-text = TextEncoder
-custom = CustomEncoder
 
 FORMATS: dict[str, Callable[[], Encoder]] = {
     "native": native,

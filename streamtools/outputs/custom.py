@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeAlias
 
-from streamtools.errors import Code, check_function, described
+from streamtools.errors import Code, check_function, check_result
 from streamtools.events import Done, Error, UIEvent
 from streamtools.json_values import well_formed
 from streamtools.outputs.sse import Framing, NativeEncoder, closed_error, encode_json, to_json
 
 Message: TypeAlias = bytes | str | Mapping[str, Any] | None
 """A message of the protocol: a JSON object, or the bytes or the text to send. None sends nothing."""
+_KINDS = (bytes, str, Mapping, type(None))
 
 
 class CustomEncoder(NativeEncoder):
@@ -52,8 +53,7 @@ class CustomEncoder(NativeEncoder):
             raise closed_error()
         self._ended = type(event) is Done
         message = None if event.type in self.excluded else self._function(event)
-        if not (message is None or isinstance(message, bytes | str | Mapping)):
-            raise TypeError(f"a custom format must return a dict, str, bytes or None, got {described(message)}")
+        check_result("a custom format", self._function, message, _KINDS, "a dict, str, bytes or None")
         return well_formed(message) if isinstance(message, str) else message
 
     def encode(self, event: UIEvent) -> bytes:

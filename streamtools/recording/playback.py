@@ -12,9 +12,9 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, Self, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import anyio.lowlevel
 
@@ -173,7 +173,7 @@ def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
 _CHECKPOINT_BYTES = 4096
 
 
-class ReplayBytes:
+class ReplayBytes(AsyncIterator[bytes], Iterator[bytes]):
     """An iterator over the bytes of a recorded response, asynchronous or blocking.
 
     `Playback` describes the options. The recorded times start at the first read. Cancelling a read loses no bytes. An
@@ -204,11 +204,6 @@ class ReplayBytes:
         self._since_checkpoint = _CHECKPOINT_BYTES
         self._started_at: float | None = None
         self._closed_event: anyio.Event | None = None  # `close` sets it to end a read that waits forever
-
-    def __iter__(self) -> Self:
-        return self
-
-    __aiter__ = __iter__
 
     async def __anext__(self) -> bytes:
         if self.closed:

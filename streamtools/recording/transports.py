@@ -78,7 +78,7 @@ def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions
     return RecordedStream(stream, ExchangeFile(target, **options))
 
 
-class RecordedBytes:
+class RecordedBytes(AsyncIterator[bytes], Iterator[bytes]):
     """Iterates over the chunks `pieces` and records each chunk. Closing it closes the objects in `resources`."""
 
     def __init__(
@@ -87,11 +87,6 @@ class RecordedBytes:
         self._pieces: Any = pieces
         self._exchange = exchange
         self._resources = resources
-
-    def __iter__(self) -> Self:
-        return self
-
-    __aiter__ = __iter__
 
     async def __anext__(self) -> bytes:
         try:

@@ -326,6 +326,11 @@ def _rule(name: str | None, default_name: str, what: What, action: Action, **mor
     return Rule(name=name or default_name, what=patterns, action=action, **more)
 
 
+def kind(name: str, what: What) -> Rule:
+    """Return a rule for a `Vault`: placeholders of the kind `name` replace each match. Elsewhere, `[name]` does."""
+    return _rule(name, name, what, "replace", by=f"[{name}]")
+
+
 def replace(what: What, by: str | Callable[[str], str], *, name: str | None = None) -> Rule:
     """Return a rule that replaces each match by `by`: a text, or a function that receives the match."""
     return _rule(name, "replace", what, "replace", by=by)

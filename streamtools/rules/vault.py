@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-from streamtools.errors import check_function, check_methods, check_word
+from streamtools.errors import Checked, ListsNames, check_function, check_methods, check_word, described
 from streamtools.logs import Logger
 from streamtools.rules.matcher import Match, Matcher, shown
 from streamtools.rules.rule import Rule, check_rules
@@ -35,7 +35,7 @@ _MAX_CACHED = 1000
 _BEFORE_WORD, _AFTER_WORD = re.compile(r"(?<!\w)"), re.compile(r"s?(?!\w)")  # a word may have an `s` at its end
 
 
-class Vault:
+class Vault(Checked, ListsNames):
     """Placeholders for the personal data of one conversation. The same value always gets the same placeholder.
 
     `rules` find values by their format. The name of a rule is the kind of its values. Their actions are not used.
@@ -67,7 +67,7 @@ class Vault:
         for role in (skip_roles,) if isinstance(skip_roles, str) else skip_roles:
             check_word("each of skip_roles", role, ("system", "user"))
         if not (state is None or (isinstance(state, Mapping) and "values" in state)):
-            raise ValueError("`state` must be the `state` of a vault: a dict with 'values', not its JSON text")
+            raise ValueError(f'state must be a dict such as {{"values": {{"email": […]}}}}, got {described(state)}')
         self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
         self._rules = tuple(rules)
         self._finders = dict(finders or {})
@@ -161,8 +161,9 @@ class Vault:
         values: list[tuple[str, str]] = []
         for kind, finder in self._finders.items():
             found_values = finder(decoded)
-            if isinstance(found_values, str) or not all(isinstance(value, str) for value in found_values):
-                raise TypeError(f"finders[{kind!r}] must return a list of texts")
+            is_list = isinstance(found_values, Collection) and not isinstance(found_values, str)
+            if wrong := [each for each in found_values if not isinstance(each, str)] if is_list else [found_values]:
+                raise TypeError(f"finders[{kind!r}] must return a list of texts, got {described(wrong[0])}")
             values += [(_key(kind), value) for value in found_values if len(value) > 1]
         matches = list(_spans(Matcher(self._rules), masked))
         decoded_matches = matches if decoded == text else _spans(Matcher(self._rules), decoded)

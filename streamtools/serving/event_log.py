@@ -13,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from operator import attrgetter
-from typing import Protocol, Self
+from typing import Protocol
 from urllib.parse import quote, unquote
 
 import anyio
@@ -168,7 +168,7 @@ class _RunEvents:
             del self.events[:count]
 
 
-class MemoryReader:
+class MemoryReader(AsyncIterator[UIEvent]):
     """Reads one run of a `MemoryEventLog`. Several tasks may share a reader.
 
     If a read is cancelled, no event is lost: the next read returns the same event.
@@ -182,9 +182,6 @@ class MemoryReader:
         self._index = -1
         if run.last_dropped_seq <= after <= run.last_seq:
             self._index = run.dropped_count + bisect_right(run.events, after, key=_seq_of)
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> UIEvent:
         while (event := self.take()) is None:

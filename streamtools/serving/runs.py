@@ -25,6 +25,7 @@ from streamtools.errors import (
     Checked,
     ClosedError,
     Draining,
+    ListsNames,
     RunNotFound,
     TooManyRuns,
     check_function,
@@ -56,7 +57,7 @@ It may be asynchronous, or have `@asynccontextmanager` and yield the chat.
 """
 
 
-class Runs(Checked, AsyncOnly):
+class Runs(Checked, ListsNames, AsyncOnly):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
     - `store` has the events of the runs, by default in memory. With a `RedisStore`, all processes that use the same
@@ -473,6 +474,8 @@ class Runs(Checked, AsyncOnly):
             run._cancel(cancel_cleanup=True)
 
     def _stop_all(self) -> None:
+        if not all(run._has_done for run in self._running.values()):
+            log.warning("runs_stopped", advice="enter `Runs` once, in the lifespan of the application, or set `drain`")
         for run in self._running.values():
             run._cut()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -761,7 +761,7 @@ def interrupted(cause: str | SourceError) -> SourceError:
 # Sources.
 
 
-class Source:
+class Source(AsyncIterator[list[SourceEvent]]):
     """Yields the source events of one stream, as one list per network chunk or SDK object. A list may be empty.
 
     This is a class and not an asynchronous generator, because a read may be cancelled, and another task may continue to
@@ -782,9 +782,6 @@ class Source:
         self._released = False
         self.raised_at: str | None = None
         """The file and line that raised the exception of the transport, for the log. None without an exception."""
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> list[SourceEvent]:
         if self._over:

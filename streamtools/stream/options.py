@@ -44,14 +44,6 @@ class ApprovalOptions(Checked):
     def __post_init__(self) -> None:
         check_number("timeout", self.timeout, optional=True)
 
-    @classmethod
-    def of(cls, given: ApprovalOptions | Decisions | None) -> ApprovalOptions:
-        """Convert `given` to options. A mapping holds decisions by call id."""
-        if given is None or isinstance(given, Mapping):
-            return cls(decisions=given or {})
-        check_kind("approvals", given, ApprovalOptions)
-        return given
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Checked):

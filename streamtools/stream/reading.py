@@ -9,9 +9,9 @@ time limit.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -51,7 +51,7 @@ async def awaited(returned: Awaitable[_Returned] | _Returned) -> _Returned:
 class EventSource(Protocol):
     """An asynchronous iterator of batches of source events. `aclose` stops it."""
 
-    def __aiter__(self) -> Self: ...
+    def __aiter__(self) -> AsyncIterator[Sequence[SourceEvent]]: ...
     async def __anext__(self) -> Sequence[SourceEvent]: ...
     async def aclose(self) -> None: ...
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any
 
 from streamtools import history as histories
 from streamtools.calls import ToolCall
+from streamtools.errors import ListsNames
 from streamtools.events import COMPLETE, DoneReason, Error, Usage, Warning
 from streamtools.history.parts import Origin, Step, steps_to_history
 from streamtools.parsing.dialects import Dialect
@@ -14,7 +15,7 @@ from streamtools.tools import ToolOutcome
 
 
 @dataclass
-class TurnResult:
+class TurnResult(ListsNames):
     """The result of a run. It is complete when `reason` is not None."""
 
     text: str = ""
@@ -53,13 +54,6 @@ class TurnResult:
     """The calls of an earlier run that this run resumed. `outcomes` holds their outcomes."""
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
     """The dialects in which results of calls in text are written."""
-
-    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-
-        def __getattr__(self, name: str) -> Never:
-            known = ", ".join(self.__dataclass_fields__)
-            message = f"{type(self).__name__!r} object has no attribute {name!r}; it has {known}"
-            raise AttributeError(message, name=name, obj=self)
 
     def messages(
         self,

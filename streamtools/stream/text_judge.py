@@ -17,7 +17,6 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from inspect import isawaitable
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -38,7 +37,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
-from streamtools.tools.cancellation import is_failure
+from streamtools.tools.cancellation import call_function, is_failure
 
 log = Logger(__name__)
 
@@ -326,18 +325,13 @@ class JudgeStage:
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str) -> bool:
     """Return True if the piece may be shown. If the judge fails or is too slow, `unanswered` decides."""
-    fault = "it took too long"
     with anyio.move_on_after(judge.timeout):
         try:
-            returned: object = judge.ask(piece.text, piece.before)
-            answer = await returned if isawaitable(returned) else returned
-            if isinstance(answer, bool):
-                return answer
-            fault = f"it returned {type(answer).__qualname__}, not a bool"
+            return bool(await call_function("ask", judge.ask, piece.text, piece.before, kinds=bool, expected="a bool"))
         except BaseException as error:
             if not is_failure(error):
                 raise
             log.error("text_judge_failed", error, run_id=run_id)
             return judge.unanswered == "open"
-    log.warning("text_judge_failed", run_id=run_id, error=fault)
+    log.warning("text_judge_failed", run_id=run_id, error="it took too long")
     return judge.unanswered == "open"

@@ -152,7 +152,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             )
         check_kind("guards", guards, Guards, optional=True)
         check_kind("run_id", run_id, str, optional=True)
-        approvals = ApprovalOptions.of(approvals)
+        if approvals is None or isinstance(approvals, Mapping):
+            approvals = ApprovalOptions(decisions=approvals or {})
+        check_kind("approvals", approvals, ApprovalOptions)
         if resume is not None and isinstance(resume, DecidedRun):
             run_id = resume.next_id
         if text.rules_in_arguments or text.vault is not None:

@@ -11,14 +11,14 @@ where only the application can write: a changed suspension changes the calls tha
 `need_of` returns what a call needs before it runs, for example an approval. A call in text may be a quotation from the
 model's input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly
 come from the model. A tool with `trust="native"` refuses any other call. A tool with `trust="approved"` requires
-approval for any other call. If a `requires_approval` function raises an exception, the call needs approval.
+approval for any other call. If a `requires_approval` function raises an exception or returns no bool, the call needs
+approval.
 
 `Approvals` holds the questions and decisions of one run.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import CheckedStruct, DecisionRefused, InvalidDecision, ToolInputError, described
 from streamtools.logs import Logger
-from streamtools.tools.cancellation import is_failure
+from streamtools.tools.cancellation import call_function, is_failure
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
 
@@ -83,15 +83,13 @@ def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
 
     >>> parse_decision('{"decision": "aprove"}')
     Traceback (most recent call last):
-    streamtools.errors.InvalidDecision: Invalid value 'aprove' - at `$.decision`; use 'approve', 'deny' or 'answer'
+    streamtools.errors.InvalidDecision: Invalid value 'aprove' - at `$.decision`; write {"decision": "approve"}
     """
     decode: Callable[..., Decision] = msgspec.convert if isinstance(data, dict) else msgspec.json.decode
     try:
         return decode(data, type=Decision)
     except msgspec.DecodeError as error:
-        is_json = isinstance(error, msgspec.ValidationError)
-        problem = str(error)[:120] if is_json else 'Expected JSON such as {"decision": "approve"}'
-        raise InvalidDecision(f"{problem}; use 'approve', 'deny' or 'answer'") from None
+        raise InvalidDecision(f'{str(error)[:120]}; write {{"decision": "approve"}}') from None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,9 +204,8 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
         raise TypeError(f"call_id must be a str, such as event.call.id, got {described(call_id)}")
     decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
     if not isinstance(decision, Approve | Deny | Answer):
-        allowed = "Approve, Deny, Answer, True or False"
-        advice = "; write `from streamtools import Approve`" if isinstance(given, str) else ""
-        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}{advice}")
+        allowed = "Approve, Deny, Answer, True or False (for the JSON of a client, write parse_decision(…))"
+        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}")
     return decision
 
 
@@ -291,10 +288,10 @@ def read_resumption(
     in_time = isinstance(resume, DecidedRun)
     if isinstance(resume, DecidedRun):
         decisions, resume = resume.decisions, resume.suspension
-    if resume is not None and ledger is None:
-        raise ValueError("`resume` needs the first run's ledger: write runner=RunnerOptions(ledger=SQLiteLedger(path))")
     if not isinstance(resume, Suspension | str | None):
         raise ValueError(f"resume must be a Suspension, its JSON, or a decided run, got {resume!r}")
+    if resume is not None and ledger is None:
+        raise ValueError("`resume` needs the first run's ledger: write runner=RunnerOptions(ledger=SQLiteLedger(path))")
     suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume
     given = {call_id: read_decision(call_id, decision) for call_id, decision in (decisions or {}).items()}
     questions = dict[str, Question]()
@@ -359,8 +356,8 @@ async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
     if isinstance(required, bool):
         return required
     try:
-        returned = required(tool._named(arguments))
-        return bool(await returned if inspect.isawaitable(returned) else returned)
+        named = tool._named(arguments)
+        return bool(await call_function("requires_approval", required, named, kinds=bool, expected="a bool"))
     except BaseException as error:
         if not is_failure(error):
             raise

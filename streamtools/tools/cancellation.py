@@ -1,18 +1,33 @@
-"""Distinguishes failures of called code from requests to stop the current task. Both are raised as exceptions.
+"""Calls functions of the application, and distinguishes their failures from requests to stop the current task.
 
-On asyncio, a `CancelledError` may be a failure or a request to stop. If the current task was cancelled, the error must
-propagate. If the called code awaited a different task that was cancelled, the error is a failure. Such an error must
-not propagate, because it would silently end the current task. `SystemExit`, `KeyboardInterrupt` and most other
-exceptions that do not inherit from `Exception` must propagate. Call the functions of this module in the `except` block
-that caught the exception.
+Failures and requests to stop are both raised as exceptions. On asyncio, a `CancelledError` may be either. If the
+current task was cancelled, the error must propagate. If the called code awaited a different task that was cancelled,
+the error is a failure. Such an error must not propagate, because it would silently end the current task. `SystemExit`,
+`KeyboardInterrupt` and most other exceptions that do not inherit from `Exception` must propagate. Call `is_failure` and
+`is_stray` in the `except` block that caught the exception.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from inspect import isawaitable
+from typing import Any
 
 import anyio
+
+from streamtools.errors import check_result
+
+
+async def call_function(name: str, function: Any, *arguments: Any, kinds: Any = object, expected: str = "") -> Any:
+    """Call a function of the application, which may be async, and return its result.
+
+    Raises TypeError if the result is not of the `kinds`. `name` and `expected` are the arguments of `check_result`.
+    """
+    returned = function(*arguments)
+    result = await returned if isawaitable(returned) else returned
+    check_result(name, function, result, kinds, expected)
+    return result
 
 
 def is_failure(error: BaseException) -> bool:

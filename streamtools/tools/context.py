@@ -14,7 +14,7 @@ from typing import Any, Generic
 import anyio.from_thread
 from typing_extensions import TypeVar
 
-from streamtools.errors import StreamToolsError
+from streamtools.errors import ListsNames, StreamToolsError
 
 State = TypeVar("State", default=Any)
 
@@ -37,7 +37,7 @@ async def discard(value: Any) -> None:
     """Discard progress or an event that no consumer reads."""
 
 
-class ToolContext(Generic[State]):
+class ToolContext(ListsNames, Generic[State]):
     """The call that a tool is running for.
 
     `call_id` is the id of the call, and `name` the name of its tool. `state` is the object that the application passed

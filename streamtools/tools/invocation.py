@@ -24,7 +24,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout, described
+from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout, described, place_of
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import Report, ToolContext
 from streamtools.tools.results import ToolError, ToolResult, Written, write
@@ -171,9 +171,7 @@ def _write(tool: Tool, write: Callable[[Any], Written], value: Any) -> Written:
     except ToolOutputError:
         raise
     except Exception as error:
-        code = getattr(inspect.unwrap(tool.function), "__code__", None)
-        place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
-        error.add_note(f"tool {tool.name!r}{place} returned {described(value)}")
+        error.add_note(f"{place_of(tool.function)} returned {described(value)}")
         problem = "cannot be written as JSON" + (": await the coroutine in it" if "coroutine" in str(error) else "")
         raise ToolOutputError(tool.name, f"the result of tool {tool.name!r} {problem}") from error
 

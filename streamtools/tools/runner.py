@@ -17,7 +17,6 @@ events that were not sent.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ from streamtools.errors import (
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
-from streamtools.tools.cancellation import is_failure
+from streamtools.tools.cancellation import call_function, is_failure
 from streamtools.tools.context import ToolContext
 from streamtools.tools.invocation import Thread, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, OutcomeUnknown, run_once
@@ -379,6 +378,11 @@ class Runner:
             written = await invoke(tool, call.arguments, context, timeout=self.options.timeout, thread=execution.thread)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
+        if written == (None, "null", False) and not tool._yields:
+            try:
+                tool.read_result(None)
+            except ToolOutputError:
+                log.warning("tool_returned_none", tool=tool.name, advice="its type has no None: is a `return` missing?")
         return execution.succeeded(tool, written)
 
     async def _run_once(
@@ -421,9 +425,7 @@ async def _notify(on_result: OnToolResult, outcome: ToolOutcome) -> None:
     """Call `on_result`, which may be async. Its exceptions are logged."""
     call = outcome.call
     try:
-        returned = on_result(call, outcome)
-        if inspect.isawaitable(returned):
-            await returned
+        await call_function("on_result", on_result, call, outcome)
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -437,7 +439,8 @@ def _logged(outcome: ToolOutcome) -> ToolOutcome:
     exception except `ToolError`.
     """
     assert outcome.error is not None
-    values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
+    values: dict[str, Any] = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
+    values["parameters"] = getattr(outcome.exception, "parameters", ()) or None
     if outcome.error is Code.UNKNOWN_TOOL:  # the text lists the tools, and suggests one
         values["advice"] = outcome.text[:300]
     elapsed = round(outcome.elapsed, 6)

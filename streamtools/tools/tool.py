@@ -220,10 +220,12 @@ class Tool(Generic[P, R]):
         try:
             return self._read(data)
         except ValidationError as error:
-            reason = _explain(error)
+            reason, paths = _explain(error), [path for path, _, _ in validation_errors(error)]
         except Rejected as error:
-            reason = error.message
-        raise ToolInputError(self.name, f"the arguments of {self.name!r} do not fit: {reason}")
+            reason, paths = error.message, []
+        refused = ToolInputError(self.name, f"the arguments of {self.name!r} do not fit: {reason}")
+        refused.parameters = sorted({path.partition(".")[0] for path in paths} & self.parameters["properties"].keys())
+        raise refused
 
     def read_result(self, value: Any) -> Any:
         """Convert the result of a call that was executed elsewhere to the declared return type.

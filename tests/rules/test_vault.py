@@ -205,8 +205,8 @@ async def find_later(text: str) -> list[str]:
         ({"finders": [list]}, 'finders must be a dict, such as {"person": find_persons}'),
         ({"finders": {"person": "Ann"}}, "finders['person'] must be"),
         ({"finders": {"person": find_later}}, "finders['person'] must not be `async def`"),
-        ({"state": '{"values": {}}'}, "`state` must be the `state` of a vault"),
-        ({"state": {"email": []}}, "`state` must be the `state` of a vault"),
+        ({"state": '{"values": {}}'}, 'state must be a dict such as {"values": {"email": […]}}, got str'),
+        ({"state": {"email": []}}, 'state must be a dict such as {"values": {"email": […]}}, got dict'),
     ],
 )
 def test_a_wrong_option_is_refused(options: dict[str, object], why: str) -> None:
@@ -214,7 +214,7 @@ def test_a_wrong_option_is_refused(options: dict[str, object], why: str) -> None
         Vault(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("found", ["Ann Lee", [("Ann", 0)]])
+@pytest.mark.parametrize("found", ["Ann Lee", [("Ann", 0)], None, iter(["Ann"])])
 def test_a_finder_that_returns_no_list_of_texts(found: Any) -> None:
     """The error does not contain what was found."""
     with pytest.raises(TypeError, match=re.escape("finders['person'] must return a list of texts")) as raised:

@@ -127,7 +127,7 @@ def told(dialect, payload, text):
         for value in call.arguments.values():
             assert isinstance(value, str | int | float | bool | list | dict | None), value
             assert not (isinstance(value, int) and len(str(value)) > 300)
-    for encoder in (outputs.NativeEncoder(),):
+    for encoder in (outputs.native(),):
         for event in result.events:
             encoder.encode(event)
     return sum(payload in map(str, call.arguments.values()) for call in result.calls)

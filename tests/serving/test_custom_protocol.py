@@ -95,14 +95,15 @@ async def test_each_response_has_its_end(events: list[Any], shown: list[Any], ra
         assert (shown, raised) == (messages, error and type(error))
 
 
-async def test_a_function_that_always_raises() -> None:
-    """The body still ends, and the server gets the exception."""
+async def test_a_function_that_always_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """The body still ends, and the server gets the exception. The log has the line of the function."""
 
     def fail(event: UIEvent) -> dict[str, Any]:
         raise ZeroDivisionError
 
     messages, error = await respond(stream(Text("a")), format=outputs.custom(fail))
     assert ([], ZeroDivisionError) == (messages, type(error))
+    assert f"response_failed error='ZeroDivisionError' raised_at='{__file__}:" in caplog.text
     read: Any = attrgetter("text")
     messages, error = await respond(stream(Text("a"), Start("r")), format=outputs.custom(read))
     assert "'Start' object has no attribute 'text'" == str(error), "not that of the `error` event that follows"
@@ -176,5 +177,5 @@ def test_mistakes_are_named() -> None:
     """They say what the function must be, and what it may return."""
     with pytest.raises(TypeError, match=r"function must be callable as function\(event\), got str"):
         outputs.custom("ai_sdk")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="must return a dict, str, bytes or None, got int"):
+    with pytest.raises(TypeError, match=r"must return a dict, str, bytes or None, but .* returned int"):
         outputs.custom(lambda event: 3).encode(Text("a"))  # type: ignore[arg-type,return-value]

@@ -289,12 +289,14 @@ async def test_a_predicate_of_a_handler_gets_its_dict() -> None:
     assert "may n0 run?" in (await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])).shown
 
 
-async def test_a_call_needs_approval_if_its_predicate_raises() -> None:
+async def test_a_call_needs_approval_if_its_predicate_raises_or_returns_no_bool() -> None:
     """The log has the type of the error, not its text."""
 
     def broken(given: dict[str, Any]) -> bool:
         raise RuntimeError("secret")
 
+    bank = Bank(requires_approval=lambda given: None)  # a forgotten `return`
+    assert "may n0 run?" in (await run_chat(calls(("pay", ANN)), tools=bank.tools)).shown
     bank = Bank(requires_approval=broken)
     with structlog.testing.capture_logs() as logs:
         held = await run_chat(calls(("pay", ANN)), tools=bank.tools)

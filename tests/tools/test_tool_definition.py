@@ -150,6 +150,7 @@ def test_a_refusal_repeats_no_value() -> None:
     with pytest.raises(ToolInputError) as caught:
         Tool(pet).read({"which": {"kind": "s3cret"}, "names": ["s3cret"]})
     assert "which: 'kind' is none of 'cat', 'dog'" in str(caught.value)
+    assert ["names", "which"] == caught.value.parameters, "the log has these names"
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
