@@ -15,6 +15,10 @@ from streamtools import events as ui_events
 from streamtools.errors import EventOrderError
 from streamtools.events import UI_EVENTS, UIEvent
 
+SEQS_PER_ATTEMPT = 10_000_000
+"""If the continuation of a waiting run starts again after a crash, its `seq` values skip a multiple of this number. So
+none of them is that of another event that a reader has already received."""
+
 # The states of a call. Error messages use these words after the id of the call.
 _BEGUN, _NAMED, _REPORTED, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
@@ -122,7 +126,8 @@ class Grammar:
             self._require(not self._run or seq in (0, 1), "the seq values of a run begin with 1, or all are 0")
         else:
             follows = self._seq + (self._seq > 0)
-            self._require(seq == follows, f"the seq after {self._seq} is {follows}")
+            is_new_attempt = self._seq > 0 and seq > follows and not (seq - follows) % SEQS_PER_ATTEMPT
+            self._require(seq == follows or is_new_attempt, f"the seq after {self._seq} is {follows}")
         self._seq = seq
 
     def _read_run(self, event: UIEvent) -> None:

@@ -59,8 +59,8 @@ class ReadableLog(Protocol):
     def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Return an iterator over the stored events with `seq` above `after`, then over new events, up to `done`.
 
-        The iterator first yields `warning(resync)` if events after `after` were dropped, or if `after` is above the
-        last `seq` of the run. The warning has the `seq` of the last dropped event, or 0 if no event was dropped. All
+        The iterator first yields `warning(resync)` if events after `after` were dropped, or if the run never had an
+        event with this `seq`. The warning has the `seq` of the last dropped event, or 0 if no event was dropped. All
         stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
         iterator may be an asynchronous generator. After a cancelled read, callers make a new iterator.
         """
@@ -180,8 +180,9 @@ class MemoryReader(AsyncIterator[UIEvent]):
         # The index of the next event among all events of the run, including dropped events. If the next event was
         # dropped, or the index is -1, the reader first returns a resync.
         self._index = -1
-        if run.last_dropped_seq <= after <= run.last_seq:
-            self._index = run.dropped_count + bisect_right(run.events, after, key=_seq_of)
+        place = bisect_right(run.events, after, key=_seq_of)
+        if after == (run.events[place - 1].seq if place else run.last_dropped_seq):
+            self._index = run.dropped_count + place
 
     async def __anext__(self) -> UIEvent:
         while (event := self.take()) is None:

@@ -110,8 +110,10 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         self.decisions: Mapping[str, Decision] = {}
         """Maps call ids to the decisions that `Runs.decide` and `decide` have received for this run."""
         self._lost = lost  # the lost run that this run continues, or the log with which a new continuation begins
-        self._copied = 0 if lost is None else lost.copied
-        """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
+        self._copied = 0 if lost is None or lost.restarts else lost.copied
+        """The `seq` of the last event that was copied from the waiting run; 0 if there is none, or after a restart."""
+        self._restarts = 0
+        """How often the continuation of this run was started before; see `LostRun.restarts`."""
         self._is_cut = False
         """True if the run ends in this process, and another process may continue it.
 
@@ -303,7 +305,7 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
                         events.append(event)
         copied = events[length - 1].seq if length else 0
         lost = LostRun(self.next_id, self.owner, self.conversation, self.note, 0, events[:length], copied=copied)
-        return replace(lost, vault=self._vault)
+        return replace(lost, vault=self._vault, restarts=self._restarts)
 
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
@@ -380,7 +382,8 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         RUN_LEDGER.set((self.id, ledger))
         try:
             if self._lost is not None:
-                await self._journal.copy(event for event in self._lost.events if event.seq <= self._copied)
+                await self._journal.copy(event for event in self._lost.events if event.seq <= self._lost.copied)
+                self._journal.last += self._lost.skip
             await self._driver.drive(self._take, begin=self._begin)
         except BaseException as error:
             if not is_failure(error):
@@ -507,7 +510,7 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
                         break
         failed_here = self._error is not None
         message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
-        if not self._has_done and (lost := self._lost) is not None and self._journal.last == lost.last:
+        if not self._has_done and (lost := self._lost) is not None and self._journal.last == lost.last + lost.skip:
             # The stream could not be entered, or it has no event.
             fault = None if driver.is_cancelled else message
             events, result = end_lost_run(self.id, lost.events, lost.recorded or None, fault)

@@ -144,9 +144,10 @@ class WaitingRuns:
         started again, but stored as ended. Raises `RunNotFound` if the run is not stored any more.
         """
         followed = FollowedRun(run, self, try_to_continue)
-        has_lease, was_stopped = await self._take_lease(run)
+        has_lease, state = await self._take_lease(run, starts=True)
         if not has_lease:
             return followed
+        run._restarts, was_stopped = state.starts - 1, state.stop_requested
         calls = await entries_of(self._ledger, run.next_id)
         if not (calls or was_stopped):
             return None
@@ -156,7 +157,7 @@ class WaitingRuns:
         closing, result = end_lost_run(lost.id, lost.events, calls, None if was_stopped else PROCESS_ENDED)
         ended = Run(None, lost.id, lost.owner, event_log, conversation=lost.conversation, note=lost.note, lost=lost)
         ended._load(stored_result.dump(StoredEnd(result)))
-        await self._store(ended, [*lost.events, *closing])
+        await self._store(ended, [*lost.events, *(replace(event, seq=event.seq + lost.skip) for event in closing)])
         return followed
 
     async def keep_lease(self, run: Run, continuation: Run) -> None:
@@ -167,8 +168,8 @@ class WaitingRuns:
         """
         while not continuation.ended:
             try:
-                has_lease, was_stopped = await self._take_lease(run)
-                if was_stopped:
+                has_lease, state = await self._take_lease(run)
+                if state.stop_requested:
                     continuation._cancel()
                 elif not has_lease:
                     continuation._cut()
@@ -184,20 +185,20 @@ class WaitingRuns:
         with suppress(RunNotFound):
             await self._ledger.change_run(run.owner, run.id, lambda state, now: replace(state, stop_requested=True))
 
-    async def _take_lease(self, run: Run) -> tuple[bool, bool]:
+    async def _take_lease(self, run: Run, *, starts: bool = False) -> tuple[bool, WaitingState]:
         """Take or renew the lease. Do nothing if another process has a valid lease, or if the continuation is stored.
 
-        Returns whether this process has the lease, and whether a user has stopped the continuation. Raises
-        `RunNotFound` if the run is not stored any more.
+        `starts` is True if the continuation starts with this lease. Returns whether this process has the lease, and the
+        state of the run. Raises `RunNotFound` if the run is not stored any more.
         """
 
         def take(state: WaitingState, now: float) -> WaitingState:
             if state.continued or (state.holder != self._holder and state.lease_until > now):
                 return state
-            return replace(state, holder=self._holder, lease_until=now + self._lease)
+            return replace(state, holder=self._holder, lease_until=now + self._lease, starts=state.starts + starts)
 
         state = await self._ledger.change_run(run.owner, run.id, take, self._keep + _KEEP_LONGER_S)
-        return state.holder == self._holder and not state.continued, state.stop_requested
+        return state.holder == self._holder and not state.continued, state
 
 
 class FollowedRun(Run):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Executed, Executing, SourceError, StepStart, Thinking, UIEvent
+from streamtools.machine.event_order import SEQS_PER_ATTEMPT
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
@@ -35,7 +36,8 @@ class LostRun:
     a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` maps the key of
     each call of the run to its entry in the ledger. `decisions` maps call ids to decisions. `trace` is the W3C
     `traceparent` of the run in its first process, or empty. `vault` is the vault of the run, whose values the chat
-    loads; None if the run has no vault. The other attributes are those of the `Run`.
+    loads; None if the run has no vault. `restarts` is how often a process has started this run before, if the events of
+    these attempts were lost. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -49,6 +51,12 @@ class LostRun:
     trace: str = ""
     copied: int = 0
     vault: Vault | None = None
+    restarts: int = 0
+
+    @property
+    def skip(self) -> int:
+        """How many values of `seq` are skipped before the first new event."""
+        return self.restarts * SEQS_PER_ATTEMPT
 
     @property
     def last(self) -> int:

@@ -118,13 +118,14 @@ class WaitingState(msgspec.Struct, frozen=True):
     """The changing part of a stored run: the decisions about its calls, and the process that continues it.
 
     `holder` names that process; "" if no process has continued the run. The lease of the process expires at
-    `lease_until`, in seconds since 1970. `stop_requested` is True after a request to stop the continuation. `continued`
-    is True if the continuation has ended and is stored.
+    `lease_until`, in seconds since 1970. `starts` is how often a process has started the continuation. `stop_requested`
+    is True after a request to stop the continuation. `continued` is True if the continuation has ended and is stored.
     """
 
     decisions: dict[str, Decision] = {}
     holder: str = ""
     lease_until: float = 0.0
+    starts: int = 0
     stop_requested: bool = False
     continued: bool = False
 

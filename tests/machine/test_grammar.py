@@ -259,6 +259,7 @@ def test_an_error_names_the_event_and_the_rule(events: list[Any], complaint: str
         ([1, 2, 4, 5], "event 3, step-end: the seq after 2 is 3"),
         ([1, 2, 2, 3], "event 3, step-end: the seq after 2 is 3"),
         ([1, 2, 0, 3], "event 3, step-end: the seq after 2 is 3"),
+        ([1, 2, 10_000_004, 10_000_005], "event 3, step-end: the seq after 2 is 3"),
         ([0, 0, 0, 1], "event 4, done: the seq after 0 is 0"),
     ],
 )

@@ -581,11 +581,12 @@ async def test_a_killed_process(site: Site, when: str) -> None:
     assert (int(when in ("done", "resume")), 1) == (len(site.bank.paid), site.continued)
 
 
-async def until_executed(run: Run) -> None:
+async def until_executed(run: Run) -> int:
     async with run.attach() as events:
         async for event in events:
             if event.type == "executed":
-                return
+                return event.seq
+    return 0
 
 
 @pytest.mark.parametrize("is_found", [False, True])
@@ -629,18 +630,25 @@ async def test_a_stop_by_the_user_is_final(site: Site, by_follower: bool) -> Non
 
 
 async def test_a_continuation_that_is_cut_is_continued_elsewhere(site: Site) -> None:
-    """A process that closes does not end it. The tool is not run again: the ledger has its result."""
+    """A process that closes does not end it. The tool is not run again: the ledger has its result.
+
+    A reader of the first process gets all events again. Its last event is not one of the continued run.
+    """
     site.gate, site.lease = anyio.Event(), 1.0
     async with site.open() as runs:
         waiting = await site.ask(runs)
-        await until_executed(await runs.decide(waiting.id, "n0", True, owner="ann"))
+        position = await until_executed(await runs.decide(waiting.id, "n0", True, owner="ann"))
     site.gate.set()
     async with site.open() as runs:
         run = await runs.decide(waiting.id, "n0", True, owner="ann")
         site.later = site.lease
         with anyio.fail_after(20):
             assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
-        validate([event async for event in run.attach()])
+        events = [event async for event in run.attach()]
+        validate(events)
+        late = [event async for event in run.attach(position)]
+        assert site.url or ["resync", *events] == [getattr(late[0], "code", None), *late[1:]]
+        assert events[2:] == [event async for event in run.attach(2)]
     assert ([("Ann", 5)], 2) == (site.bank.paid, site.continued)
 
 
