@@ -232,13 +232,6 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
     return kept
 
 
-_DICT = (
-    "`tools` must be tools, functions or a ToolRegistry, got a dict. A definition for a provider has no function. "
-    "Write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool that the front end runs. "
-    "Only `Parser` and `parse` take definitions"
-)
-
-
 def _tools_in(tools: object) -> Iterator[Tool]:
     if tools is None:
         return
@@ -247,7 +240,8 @@ def _tools_in(tools: object) -> Iterator[Tool]:
     elif isinstance(tools, ToolRegistry):
         yield from tools
     elif isinstance(tools, Mapping):
-        raise TypeError(_DICT)
+        advice = "write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool of the front end"
+        raise TypeError(f"`tools` has a dict, which is a definition without a function: {advice}")
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):
         for item in tools:
             if item is None:

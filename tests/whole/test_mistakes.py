@@ -203,7 +203,7 @@ WRITTEN = {
     "chat(LOCAL, [], retries=1)": "TypeError: 'retries'; write output=OutputOptions(retries=...)",
     "TextOptions(judge=bool)": "TypeError: judge must be a TextJudge, such as TextJudge(ask=...), got bool",
     "WAITING.calls[0].args": "AttributeError: 'ToolCall' object has no attribute 'args'; it has arguments, dialect,",
-    'ToolStream(sources.text("a"), tools=[DEFINITION])': "TypeError: Write `tool(function, name=…, parameters=SCHEMA)`",
+    'ToolStream(sources.text("a"), tools=[DEFINITION])': "TypeError: write `tool(function, name=…, parameters=SCHEMA)`",
     'parse(b"abc")': "TypeError: got bytes: decode bytes, or let `streamtools.sources`",
     'parse([b"abc"])': "TypeError: a delta must be a str, got bytes: decode bytes",
     "Parser().feed(None)": "TypeError: a delta must be a str, got NoneType",

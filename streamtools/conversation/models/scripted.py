@@ -19,7 +19,7 @@ from streamtools.sources import Source, adapter, detect, events
 log = Logger(__name__)
 
 _Delta: TypeAlias = str | bytes | SourceEvent | BaseException
-ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
+ScriptedReply: TypeAlias = _Delta | Sequence[object]  # mypy infers `list[object]` for a list of a text and a call
 """One answer of a `ScriptedModel`.
 
 It is one delta or a list of deltas. A delta is a text, a source event, a chunk (bytes) of a provider's stream, or an
