@@ -73,10 +73,9 @@ def loggable(error: BaseException) -> dict[str, str]:
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    place = "" if last is None else f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
+    # A `__getattr__` raises the error of the line that reads the attribute.
+    frames = [each for each in traceback.walk_tb(error.__traceback__) if each[0].f_code.co_name != "__getattr__"]
+    place = f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
     return {"error": type(error).__qualname__, "raised_at": place}
 
 
