@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import structlog
 
 from streamtools import Parser, StreamMachine
 from streamtools.conversation import emulation
@@ -28,13 +27,6 @@ from tests.parsing.faults import a_failed_candidate_is_late, a_marker_is_shown, 
 from tests.support.patching import before
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """Restore the logging configuration that the command changes."""
-    yield
-    structlog.reset_defaults()
 
 
 def the_last_frame_is_lost(patch: pytest.MonkeyPatch) -> None:

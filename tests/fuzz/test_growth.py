@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-import structlog
 
 from streamtools.apps.web import dissection
 from streamtools.conversation.failover_rules import Continuation
@@ -283,13 +282,6 @@ def each_planted() -> pytest.MarkDecorator:
         for name, steps, plant in PLANTED
     ]
     return pytest.mark.parametrize(("name", "steps", "plant"), rows)
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """Restore the logging configuration."""
-    yield
-    structlog.reset_defaults()
 
 
 @each_planted()

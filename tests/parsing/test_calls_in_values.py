@@ -129,19 +129,8 @@ def wrong_readings(dialect: str, values: Iterable[str], *, may_fail: bool = True
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_value_may_be_a_call_of_any_dialect(dialect: str) -> None:
-    """Written by `write_call`. Only the tags of the call itself are hidden."""
-    for inner in {dialect, *some(DIALECTS, 4, [*DIALECTS].index(dialect))}:
-        value = written(inner, "get_weather", city="Paris")
-        assert [call("save", path="n", text=value)] == read_whole(
-            written(dialect, "save", path="n", text=value), dialect
-        ), inner
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_value_may_be_a_call_at_every_cut(dialect: str) -> None:
-    """With the dialect and, if it is one of the default dialects, with these."""
-    for inner in DIALECTS:
+    """At every cut. With the dialect and, if it is one of the default dialects, with these."""
+    for inner in {dialect, *some(DIALECTS, 20, [*DIALECTS].index(dialect))}:
         value = written(inner, "get_weather", city="Paris")
         text = written(dialect, "save", path="n", text=value)
         assert [call("save", path="n", text=value)] == read_at_all_cuts(text, dialect), inner

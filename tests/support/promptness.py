@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Reasoning, Text, Thinking, UIEvent, Warning
@@ -195,12 +195,8 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
     return _reasons(options) and counts and not refuses and any(may_become(pending, parts) for parts in thoughts)
 
 
-class Beginning(NamedTuple):
-    """A marker or tag of a dialect that a pending text may become, after white space."""
-
-    dialect: str
-    marker: Marker | Tag
-    space: str
+Beginning: TypeAlias = tuple[str, Marker | Tag, str]
+"""A dialect, its marker or tag that a pending text may become, and the white space before that."""
 
 
 @lru_cache(maxsize=10_000)
@@ -214,12 +210,12 @@ def _beginnings(pending: str, enabled: Enabled) -> Sequence[Beginning]:
         all_of_them = _beginnings(pending[: min(4, len(pending) - 1)], enabled)
     else:
         all_of_them = _all_beginnings(enabled)
-    return [each for each in all_of_them if may_become(pending, (each.space, *each.marker.parts))]
+    return [each for each in all_of_them if may_become(pending, (each[2], *each[1].parts))]
 
 
 @cache
 def _all_beginnings(enabled: Enabled) -> Sequence[Beginning]:
-    found = []
+    found = list[Beginning]()
     for dialect in enabled.ids:
         markers: list[Marker | Tag] = [*MARKERS[dialect], *_tags_of(dialect, enabled)]
         for marker in markers:
@@ -227,7 +223,7 @@ def _all_beginnings(enabled: Enabled) -> Sequence[Beginning]:
                 continue  # such a tag counts at the same positions as `<think>`
             line_feeds = max(marker.line_feeds, int(isinstance(marker, Tag) and marker.closings != ()))
             spaces = ["\n" * count for count in range(line_feeds + 1)] + [" "] * (dialect in SPACE_AT_START)
-            found += [Beginning(dialect, marker, space) for space in spaces]
+            found += [(dialect, marker, space) for space in spaces]
     return found
 
 
