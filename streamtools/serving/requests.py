@@ -56,8 +56,8 @@ _RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}  # the r
 _Read = TypeVar("_Read")
 
 
-class AnyRequest(Protocol):
-    """A request object of any supported framework."""
+class StreamedRequest(Protocol):
+    """A request of any supported framework, whose body was not received."""
 
     @property
     def headers(self) -> Any: ...
@@ -65,7 +65,7 @@ class AnyRequest(Protocol):
 
 
 async def read_body(
-    request: AnyRequest,
+    request: StreamedRequest,
     read: Callable[[bytes], _Read],
     *,
     max_body: int = MAX_BODY,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools import events as ui_events
-from streamtools.errors import Code, EventOrderError
+from streamtools.errors import Code
 from streamtools.events import ProviderCompleted, TextDelta, UIEvent, coalesce
 from streamtools.json_values import Draft
 from streamtools.limits import Limits
@@ -177,14 +177,6 @@ def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = Fa
         assert any(piece.kind == "call" for piece in found), "stopped before any call"
     else:
         assert not rest, f"in no event: {rest!r}"
-
-
-def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
-    """Check the order of the events of a complete run. With `run=False`, check the events of a parser."""
-    try:
-        validate(events, run=run)
-    except EventOrderError as error:
-        raise AssertionError(str(error)) from None
 
 
 def assert_deltas_match_arguments(events: Iterable[UIEvent]) -> None:
@@ -348,7 +340,7 @@ class _Laws:
 
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), call_deltas=True, call_partials=True, **self._options)
-        assert_in_order(events, run=False)
+        validate(events, run=False)
         assert_deltas_match_arguments(events)
 
     def one_ending(self, text: str, places: list[int]) -> None:
@@ -360,7 +352,7 @@ class _Laws:
             if is_complete:
                 events += machine.feed(ProviderCompleted(finish_reason="stop"))
             events += machine.close()
-            assert_in_order(events)
+            validate(events)
             done = events[-1]
             assert isinstance(done, ui_events.Done)
             assert done.reason == ("finished" if is_complete else "failed"), f"wrong ending: {done.reason}"

@@ -18,17 +18,10 @@ from streamtools import Parser, coalesce, parse
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.machine.event_order import validate
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, choose_dialects
 from streamtools.parsing.dialects.neutralizing import restore
-from streamtools.testing.laws import (
-    LIMITS,
-    MALFORMED,
-    FeedStep,
-    assert_conserved,
-    assert_deltas_match_arguments,
-    assert_in_order,
-    cut,
-)
+from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, assert_conserved, assert_deltas_match_arguments, cut
 from tests.families import MARKERS, MARKUP
 from tests.support.bounds import assert_within_limits
 from tests.support.promptness import assert_steps_prompt
@@ -174,8 +167,8 @@ def promptness(case: Case) -> None:
 
 def paired_lifecycle(case: Case) -> None:
     """Each call is announced once and ends once, with its events in order."""
-    assert_in_order(case.cut.events, run=False)
-    assert_in_order(case.with_deltas.events, run=False)
+    validate(case.cut.events, run=False)
+    validate(case.with_deltas.events, run=False)
 
 
 def deltas_hold_the_arguments(case: Case) -> None:

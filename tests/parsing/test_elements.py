@@ -8,7 +8,8 @@ import pytest
 
 from streamtools import Parser
 from streamtools.limits import Limits
-from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order, feed
+from streamtools.machine.event_order import validate
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, feed
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, warning
 from tests.support.ways_to_cut import usual_ways
@@ -59,7 +60,7 @@ def read_morph(text: str, **options: Any) -> list[Brief]:
     """Return what `morph_xml` reads in `text`. The declared tools define its markers."""
     options = {"dialects": ["morph_xml"], "tools": TOOLS} | options
     events = assert_chunk_invariant(text, usual_ways(text), **options)
-    assert_in_order(events, run=False)
+    validate(events, run=False)
     assert_conserved(text, feed(list(text), **options, keep_markup=True))
     return brief(events)
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from streamtools import Code, Limits, Parser, ToolCall, coalesce, parse
+from streamtools.machine.event_order import validate
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.json_repair import MAX_IN_TURN, MAX_LENGTH, repair
 from streamtools.parsing.json_scanner import ScanState
 from streamtools.parsing.span import Span
-from streamtools.testing.laws import assert_conserved, assert_in_order, feed
+from streamtools.testing.laws import assert_conserved, feed
 from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
@@ -50,7 +51,7 @@ def read(text: str, **options: Any) -> list[ToolCall]:
     options = {"dialects": DIALECTS, "repair": True, "keep_markup": True, **options}
     events = feed([text], **options)
     assert_conserved(text, events)
-    assert_in_order(events, run=False)
+    validate(events, run=False)
     expected = coalesce(events)
     for deltas in usual_ways(text) if len(text) < MAX_LENGTH else ():
         assert expected == coalesce(feed(deltas, **options))

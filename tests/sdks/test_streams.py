@@ -9,7 +9,7 @@ import pytest
 from streamtools import ParserOptions, ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
-from streamtools.testing.laws import assert_in_order
+from streamtools.machine.event_order import validate
 from tests.sdks.clients import WAYS, Way
 from tests.sdks.conftest import MARKS, Serve
 from tests.support.provider_streams import BY_NAME, CALLS, TOO_MUCH
@@ -41,7 +41,7 @@ async def told(name: str, origin: Any) -> list[UIEvent]:
         getattr(sources, name)(origin), tools=[weather, clock], parser=ParserOptions(call_deltas=True)
     ) as stream:
         events = [event async for event in stream]
-    assert_in_order(events)
+    validate(events)
     return coalesce(events)
 
 

@@ -17,8 +17,8 @@ import pytest
 from streamtools import ParserOptions, RunnerOptions, StreamMachine, Tool, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Executed, Executing, StepEnd, StepStart, UIEvent, Warning
+from streamtools.machine.event_order import validate
 from streamtools.recording import read_recording, shipped
-from streamtools.testing.laws import assert_in_order
 from tests.sources import test_sources_latitude, test_sources_openai_calls
 from tests.sources.test_every_format import STREAMS
 from tests.support.cases import cases, together
@@ -130,7 +130,7 @@ def calls_of(adapter: str, frames: Sequence[bytes]) -> Made:
 
 def assert_truthful(told: Run, given: bytes, adapter: str) -> None:
     """Assert the rules for any run with any end."""
-    assert_in_order(told.events)
+    validate(told.events)
     faults = [event for event in told.events if isinstance(event, Error) and event.call_id is None]
     assert (told.done.reason == "failed") == bool(faults)
     assert len(faults) <= 1

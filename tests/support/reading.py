@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from streamtools import Parser
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Markup, Reasoning, Text, UIEvent, Warning
-from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order, feed
+from streamtools.machine.event_order import validate
+from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, feed
 from tests.support.promptness import assert_prompt
 from tests.support.ways_to_cut import usual_ways
 
@@ -79,7 +80,7 @@ def read(text: str, **options: Any) -> list[Brief]:
     """
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_prompt(text, **options)
-    assert_in_order(events, run=False)
+    validate(events, run=False)
     parser = Parser(**options | {"keep_markup": True})
     whole = parser.feed(text) + parser.close()
     assert_conserved(text, whole, stopped=parser.stopped)

@@ -26,8 +26,6 @@ from streamtools.recording.redaction import redact_url
 
 MAX_RECORDINGS = 100
 """The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
-MAX_RECORDING_BYTES = 16 * 1024 * 1024
-"""When the recording of an answer has reached this size in bytes, later requests of the answer are not recorded."""
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The names of the recordings that the page shows first."""
@@ -131,7 +129,7 @@ class ModelAnswerer(Answerer):
 
 
 class _RecordingClient:
-    """An HTTP client that adds its requests and responses to one recording, until it has `MAX_RECORDING_BYTES`."""
+    """An HTTP client that adds its requests and responses to one recording."""
 
     def __init__(self, path: Path, source: str) -> None:
         self._path = path
@@ -141,5 +139,4 @@ class _RecordingClient:
     async def stream(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
         async with httpx.AsyncClient() as client, client.stream(*args, **options) as response:
             with self._path.open("ab") as file:
-                has_room = file.tell() < MAX_RECORDING_BYTES
-                yield record(response, file, source=self._source, record_body=True) if has_room else response
+                yield record(response, file, source=self._source, record_body=True)
