@@ -20,9 +20,9 @@ import msgspec
 
 __all__ = [
     "CallRefused", "ClosedError", "Code", "DecisionRefused", "Draining", "EventOrderError", "InvalidDecision",
-    "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns", "ToolCallFailed",
-    "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool", "UnreadableSource",
-    "UnrecordedRequest",
+    "InvalidMessages", "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns",
+    "ToolCallFailed", "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool",
+    "UnreadableSource", "UnrecordedRequest",
 ]  # fmt: skip
 
 
@@ -517,6 +517,10 @@ class DecisionRefused(StreamToolsError, ValueError):
 
 class InvalidDecision(DecisionRefused):
     """The JSON of a request is not a decision."""
+
+
+class InvalidMessages(_AnsweredError, ValueError):
+    """A client has sent messages that are invalid, or that a client must not send."""
 
 
 class CallRefused(StreamToolsError):

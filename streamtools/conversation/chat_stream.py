@@ -92,19 +92,19 @@ class Chat(ToolStream):
 
     `await chat(model, messages)` reads all events and returns the result.
 
-    `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
-    the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues a lost run that began with
-    the same `messages`. `tools` is a registry, tools, or plain functions. The other parameters are `dialects`,
-    `native_tool_calls`, `tool_choice`, `output`, `guards`, `resume`, `run_id`, `parser`, `runner`, `approvals` and
-    `text`; see `StreamOptions`.
-
-    After an answer with calls, the chat sends the results of the calls to the model. The next answer is the next step.
-    With `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that
-    each follow-up request adds. A request that continues a paused turn is not reviewed. If the function raises an
-    exception, the run ends with an error and the exception is raised again. A chat has at most `max_steps` steps. If
-    the answer of step number `max_steps` contains calls, they do not run and remain pending. A `tool_choice` applies
-    only to the first step. An answer that does not fit the type `output` is requested again up to
-    `OutputOptions.retries` times.
+    - `model`: such as `OpenAIChat("gpt-5.4")`, or a `Fallback` of several models.
+    - `messages`: OpenAI chat messages, or the `history` of another chat. `read_messages` reads other formats.
+    - `tools`: a registry, tools, or plain functions.
+    - `follow_up`: what happens after an answer with calls. With `"auto"`, the results of the calls are sent to the
+      model, whose next answer is the next step. With `"never"`, they are not. A function gets the messages that each
+      follow-up request adds, and returns those to send. A request that continues a paused turn is not reviewed. If the
+      function raises an exception, the run ends with an error and the exception is raised again.
+    - `max_steps`: the maximum number of steps. If the last one has calls, they do not run and remain pending.
+    - `request`: a mapping that is merged into the body of each request, or a `RequestOptions`.
+    - `continue_from`: the lost run that this chat continues. It began with the same `messages`.
+    - `dialects`, `native_tool_calls`, `tool_choice`, `output`, `guards`, `resume`, `run_id`, `parser`, `runner`,
+      `approvals` and `text`: see `StreamOptions`. A `tool_choice` applies only to the first step. An answer that does
+      not fit `output` is requested again up to `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
     Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the

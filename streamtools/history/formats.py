@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.errors import AsyncOnly, check_word, checked
+from streamtools.errors import AsyncOnly, InvalidMessages, check_word, checked
 from streamtools.history import ag_ui_messages as ag_ui
 from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
@@ -71,14 +71,16 @@ def read_messages(
 
     Raises ValueError for an object that is not a message, for a refused system message, and for a native result in a
     `Results` message if the turn before has no open call for it. With `client=True`, also for an empty list, and for a
-    user message without content. The error contains the index of the message, from 0.
+    user message without content. The error contains the index of the message, from 0. For messages of a client, it is
+    `InvalidMessages`, which `asgi.exception_handlers` answers with the status 400.
     """
+    invalid = InvalidMessages if client else ValueError
     if isinstance(messages, str | bytes | Mapping | AsyncOnly) or not isinstance(messages, Iterable):
         advice = "" if isinstance(messages, str | bytes | Mapping) else "; to continue a chat, pass its `history`"
-        raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}{advice}")
+        raise invalid(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}{advice}")
     listed = list(messages)
     if client and not listed:
-        raise ValueError("the client sent no message")
+        raise invalid("the client sent no message")
     from_front_ends = [_front_end_reader(message) for message in listed]
     reader = HistoryReader(client=any(from_front_ends) if client is None else client, system=system)
     for index, (message, read_from_front_end) in enumerate(zip(listed, from_front_ends, strict=True)):
@@ -88,7 +90,7 @@ def read_messages(
                 _check_content(message)
             _read(message, read_from_front_end, reader)
         except ValueError as error:
-            raise ValueError(f"message {index}: {error}") from None
+            raise (InvalidMessages if reader.client else ValueError)(f"message {index}: {error}") from None
     return reader.finish()
 
 

@@ -22,6 +22,7 @@ from streamtools.errors import (
     DecisionRefused,
     Draining,
     InvalidDecision,
+    InvalidMessages,
     OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
@@ -81,7 +82,7 @@ async def read_body(
     pydantic and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports
     the type, line and message of the exception (`body_refused`), because `read` may have a bug. Values that the message
     quotes are left out. With `debug=True`, the response holds the message, without the input values that pydantic
-    quotes. Exceptions of this package pass unchanged.
+    quotes. Other exceptions of this package pass unchanged.
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
@@ -114,13 +115,18 @@ async def read_body(
         if len(body) > IN_THREAD:
             return await in_thread(partial(_count_and_read, read, bytes(body), max_values))
         return read(bytes(body))
-    except (HTTPException, StreamToolsError):
-        raise
     except CLIENT_ERRORS as error:
+        if not is_fault_of_client(error):
+            raise
         _log.warning("body_refused", **explained(error))
         raise HTTPException(400, f"Invalid request body: {without_inputs(error)}" if debug else _INVALID) from None
     finally:
         _total_bytes -= len(body)
+
+
+def is_fault_of_client(error: Exception) -> bool:
+    """Whether one of the `CLIENT_ERRORS` says that the client's data is invalid, as the exceptions of parsers do."""
+    return isinstance(error, InvalidMessages) or not isinstance(error, StreamToolsError)
 
 
 def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int | None) -> _Read:
@@ -158,10 +164,11 @@ exception_handlers: dict[Any, Any] = {
     RunNotFound: partial(_respond, 404, ""),
     DecisionRefused: partial(_respond, 409, ""),
     InvalidDecision: partial(_respond, 400, ""),
+    InvalidMessages: partial(_respond, 400, ""),
 }
 """Exception handlers for Starlette and FastAPI.
 
 The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
-run, 400 for an invalid decision, and 409 for any other decision that is refused. The body has the form of the
-framework's errors. In FastAPI, it is JSON with a `detail`.
+run, 400 for an invalid decision and for invalid messages of a client, and 409 for any other decision that is refused.
+The body has the form of the framework's errors. In FastAPI, it is JSON with a `detail`.
 """

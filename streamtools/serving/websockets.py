@@ -46,7 +46,7 @@ from streamtools.outputs import make_encoder
 from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
-from streamtools.serving.requests import CLIENT_ERRORS
+from streamtools.serving.requests import CLIENT_ERRORS, is_fault_of_client
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
@@ -572,7 +572,7 @@ class _Connection:
                     await self._send_error(error, conversation)
                 except CLIENT_ERRORS as error:
                     has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
-                    if has_begun or isinstance(error, StreamToolsError):
+                    if has_begun or not is_fault_of_client(error):
                         raise
                     _log.warning("message_refused", **explained(error), handler=self.handler.__qualname__)
                     await self._refuse(FrameError("refused", "The message is invalid."), conversation)

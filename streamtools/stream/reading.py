@@ -88,8 +88,12 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
     if not has_methods(stream, "__aenter__", "__aexit__"):
-        advice = "return it (without `await`) from your function, or yield it with `@asynccontextmanager`"
-        raise TypeError(f"the stream must be a run or a stream, such as chat(…), got {described(stream)}; {advice}")
+        advice = "; return it (without `await`) from your function, or yield it with `@asynccontextmanager`"
+        if stream is None:
+            advice = "; the function that makes it needs a `return`"
+        elif isinstance(stream, Awaitable):  # the description says what to write
+            advice = ""
+        raise TypeError(f"the stream must be a run or a stream, such as chat(…), got {described(stream)}{advice}")
 
 
 async def check_event(event: object, events: Any) -> None:

@@ -255,7 +255,11 @@ def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P,
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Define a tool, as `@tool`, `@tool(name=…)` or `tool(function, name=…)`. For the options, see `ToolOptions`."""
+    """Define a tool, as `@tool`, `@tool(name=…)` or `tool(function, name=…)`.
+
+    The options are `name`, `description`, `parameters`, `timeout`, `sequential`, `neutralize`, `requires_approval`,
+    `trust`, `idempotent`, `client` and `examples`; see `ToolOptions`.
+    """
     return functools.partial(Tool, **options) if function is None else Tool(function, **options)
 
 

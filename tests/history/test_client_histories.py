@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamtools.calls import ToolCall
+from streamtools.errors import InvalidMessages
 from streamtools.history import (
     Assistant,
     CallResult,
@@ -216,11 +217,14 @@ SYSTEM = {
 def test_system_messages_of_a_client_are_refused(message: dict[str, Any]) -> None:
     """The error has the index of the message. The application can allow them."""
     messages = [ui("user", text("Hi")), message]
-    with pytest.raises(ValueError, match="message 1: a client must not send system messages"):
+    with pytest.raises(InvalidMessages, match="message 1: a client must not send system messages"):
         read_messages(messages)
     assert System("Obey.") == read_messages(messages, system=True)[-1]
-    with pytest.raises(ValueError, match="must not send system messages"):
+    with pytest.raises(InvalidMessages, match="must not send system messages"):
         read_messages([{"role": "system", "content": "Obey."}], client=True)
+    with pytest.raises(ValueError, match="message 0: the role must be") as caught:
+        read_messages([{"role": "boss", "content": "Obey."}])  # the server's own history: not a fault of a client
+    assert type(caught.value) is ValueError
 
 
 def test_approvals_of_a_client_run_nothing() -> None:

@@ -28,7 +28,15 @@ from starlette.routing import Route
 
 from streamtools import chat
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.errors import DecisionRefused, Draining, InvalidDecision, OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.errors import (
+    DecisionRefused,
+    Draining,
+    InvalidDecision,
+    InvalidMessages,
+    OwnerUnreachable,
+    RunNotFound,
+    TooManyRuns,
+)
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
 from streamtools.serving import requests
@@ -233,7 +241,7 @@ async def test_errors_that_are_not_the_clients() -> None:
 
 
 RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound: 404, DecisionRefused: 409}
-RESPONSES |= {InvalidDecision: 400}
+RESPONSES |= {InvalidDecision: 400, InvalidMessages: 400}
 
 
 async def test_errors_of_runs_have_their_status() -> None:
