@@ -22,7 +22,8 @@ SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 
 def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) -> list[str]:
     """Write the files of the page with another address of the provider. Return their names."""
-    files: dict[str, list[str]] = {}
+    approvals = read_blocks((ROOT / "docs" / "approvals.md").read_text(encoding="utf-8"))
+    files = {"app.py": [block.text for block in approvals if "app" in block.notes]}
     for block in BLOCKS:
         if "file" in block.notes:
             files.setdefault(block.notes["file"], []).append(block.text)

@@ -111,6 +111,9 @@ async def test_the_recipes_print_the_output_of_the_page(
     body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
         frames = read_frames((await client.post("/chat", content=body)).content)
+        for _ in range(2):
+            await client.post("/conversations/c1", json={"text": "Hi"})
+    assert ["user", "assistant"] * 2 == [each["role"] for each in names["database"]["c1"]]
     assert ["18 °C in Paris"] == [each["result"] for each in frames if each["type"] == "executed"]
     assert 10 == read("recipes").count("\n## ") - 1 == len(re.findall(r"(?:\n| )More:\s\[", read("recipes")))
 
