@@ -272,9 +272,7 @@ class JsonScanner:
                 if char == '"':
                     self.in_string = False
                     if depth <= self.outer:
-                        if self.text_kind:
-                            self.take(text[taken:at])
-                        self.end_value(depth, base + at + 1)
+                        self.end_value(depth, base + at + 1, text[taken:at])
                     at += 1
                     if not depth:  # the whole value is a string
                         state = ENDED
@@ -430,20 +428,25 @@ class JsonScanner:
             self.key, self._field = True, None
         return True
 
-    def end_value(self, depth: int, place: int) -> bool:
-        """Record that a value ends at `depth`, at the position `place`. Returns False if JSON allows no end there."""
-        kind, self.text_kind = self.text_kind, ""
+    def end_value(self, depth: int, place: int, text: str = "") -> bool:
+        """Record that a value ends at `depth`, at the position `place`. Returns False if JSON allows no end there.
+
+        `text` is the last piece of a string.
+        """
+        kind = self.text_kind
         if kind == TEXT:
+            self.take(text)
             self._calls.report_arguments(self._escape)
             self._escape = ""
+        self.text_kind = ""
         if kind == FIELD:  # a key of a call, or the name of its tool, has ended
-            kept = "".join(self.kept)
-            text = None if len(kept) > _MAX_FIELD else unescape(kept)
+            kept = "".join(self.kept) + text
+            kept = "" if len(kept) > _MAX_FIELD else unescape(kept)
             if self.key:
-                self._field = text
-            elif text and text.strip():
+                self._field = kept
+            elif kept.strip():
                 self._named = True
-                self._calls.report_name(text)
+                self._calls.report_name(kept)
         elif depth < self._call_depth:
             return self._first or not self._expects
         elif depth == self._call_depth:

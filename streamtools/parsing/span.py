@@ -126,16 +126,14 @@ class Span(Reader):
                     take(text)
                 return True
         else:
-            if self.at < len(self.text):
-                rest = self.text[self.at :]
-                text = rest + text
-                place -= len(rest)
-            if (waits := self.waits) is not None and not self.ended:
-                begun = waits(text)
-                if begun is not None and not begun.lastindex:
-                    self.text, self.at, self.base = text, 0, place
-                    return True
+            rest = self.text[self.at :]
+            text, place = rest + text, place - len(rest)
         self.text, self.at, self.base = text, 0, place
+        if (waits := self.waits) is not None and not self.ended:
+            begun = waits(text)
+            if begun is not None and not begun.lastindex:
+                return True
+            self.waits = None
         while True:
             if scanner is not None:
                 self._state = state = scanner.scan(self)

@@ -92,7 +92,7 @@ def test_an_end_token_acts_like_the_end_of_the_stream(dialect: str) -> None:
 
 
 def test_the_law_catches_a_reader_without_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_found(_: Reader) -> Iterator[None]:
+    def not_found(*_: object) -> Iterator[None]:
         yield from ()
 
     monkeypatch.setattr(Reader, "at_turn_end", not_found)

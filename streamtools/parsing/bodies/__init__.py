@@ -181,9 +181,12 @@ def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) 
     that other tag is not read, and the span closes with a warning. The span also closes with a warning if the stream
     ends here, or inside `tag` or one of `cut`.
     """
-    found = yield from span.expect(*tags)
-    if found < 0 and not span.at_end_in(tag, *cut):
-        return False
+    found = 0
+    if not (yield from span.accept(tags[0])):
+        yield from span.peek()
+        found = yield from span.expect(*tags)
+        if found < 0 and not span.at_end_in(tag, *cut):
+            return False
     span.close()
     if found:
         warn_unclosed(span, tag)

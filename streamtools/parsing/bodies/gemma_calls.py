@@ -80,10 +80,10 @@ class GemmaCalls:
         """Read one call after its opening tag."""
         if (yield from span.peek()) == "{":
             yield from self._json(span)
-        elif (yield from self._read(span, self._closing)):
-            yield from span.peek()
-            if not (yield from read_close(span, self.close, self._close_pattern, self._opening)):
-                yield from give_up(span, BROKEN, -1, self._closing)
+        elif (yield from self._read(span, self._closing)) and not (
+            yield from read_close(span, self.close, self.close_pattern, self._opening)
+        ):
+            yield from give_up(span, BROKEN, -1, self._closing)
 
     def bare(self, span: Span) -> Generator[None, None, None]:
         """Read one call without its opening tag. At the end of a line, the closing tag may be missing, too."""

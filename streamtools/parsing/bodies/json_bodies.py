@@ -72,17 +72,16 @@ class _TaggedJson:
 
     def __init__(self, close: str, ends: Sequence[str], contained: bool) -> None:
         self._close, self._contained = close, contained
-        self._close_tag = Pattern(close)
+        self._close_tag = Pattern(SPACES, close)
         self._ends = [Pattern(end) for end in ends]
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         opener, closing = _opener_and_closing(span.marker, self._close)
         while (state := (yield from self._read_value(span))) is ENDED:
             end_of_value = span.place
-            char = yield from span.peek()
             if (yield from read_close(span, self._close, self._close_tag, opener, *self._ends)):
                 return
-            if char not in "{[":
+            if (yield from span.peek()) not in "{[":
                 yield from span.recover_at(closing)
                 span.close(Code.INVALID_JSON)
                 return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from streamtools.errors import Code
 from streamtools.parsing.bodies import CallEnd, Members, WrappedCalls, cut_in_tag, end_call, read_arguments, read_close
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.markers import SENTENCE, OneOf, Pattern, Some
+from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -226,7 +226,7 @@ class AddressedCall:
         """
         self._recipients = re.compile(recipient).findall
         self._tokens = (*ends, *begins)
-        self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
+        self._end, self._next = Pattern(SPACES, OneOf(ends)), Pattern(OneOf(begins))
         self.closing = Closing(*ends, before=begins)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
@@ -249,5 +249,4 @@ class AddressedCall:
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
         """Read the end of the message and close the span. Returns False if the message does not end here."""
-        yield from span.peek()
         return (yield from read_close(span, self._tokens[0], self._end, self._next, cut=self._tokens))

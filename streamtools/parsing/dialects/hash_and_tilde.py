@@ -122,8 +122,9 @@ _OTHER_FENCES = OneOf(
     ("json", "tool", "tools", "tool_calls", "tool-call", "tool call", "toolcall", "function", "function_call")
 )
 _TICK_FENCES = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
-_TICKS, _TILDES = Word("`"), Pattern("~~~")
-_END_OF_FENCE = Pattern("```", Some("`", 0, 64))
+_TICKS = Word("`")
+_TILDES, _CLOSE = Pattern("~~~"), Pattern(SPACES, "~~~")
+_END_OF_FENCE = Pattern(SPACES, "```", Some("`", 0, 64))
 _FENCE_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
 # The closing line ends a call even inside a JSON string.
@@ -189,10 +190,9 @@ def _read_call(span: Span) -> Generator[None, None, None]:
         return
     state = yield from span.json(lines=_ENDS_STRING)
     if state is ENDED:
-        yield from span.peek()
-        if fenced and (yield from span.accept(_END_OF_FENCE)):
-            yield from span.peek()
-        if not (yield from read_close(span, "~~~", _TILDES, cut=("```",) if fenced else ())):
+        if fenced:
+            yield from span.accept(_END_OF_FENCE)
+        if not (yield from read_close(span, "~~~", _CLOSE, cut=("```",) if fenced else ())):
             yield from _skip_to_closing(span)
             span.close(Code.INVALID_JSON)
     else:
