@@ -17,8 +17,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -96,8 +97,9 @@ async def invoke(
 ) -> Written:
     """Call the function of a tool, and return its serialized result.
 
-    `timeout` is the time limit in seconds, used if the tool has no timeout. A `context` or a `thread` can be used for
-    only one call. After the call, `thread.is_abandoned` says whether the call ended while its thread was working.
+    `timeout` is the time limit in seconds, used if the tool has no timeout. Time spent in the context's `report` does
+    not count. A `context` or a `thread` can be used for only one call. After the call, `thread.is_abandoned` says
+    whether the call ended while its thread was working.
 
     Raises a subclass of `ToolCallFailed` if the call fails. If `report` raises an exception, the call raises it too,
     even if the tool has caught it.
@@ -113,11 +115,12 @@ async def invoke(
     if tool.context is not None:
         kwargs[tool.context] = context
     seconds = timeout if tool.timeout is None else tool.timeout
-    reporter = context.report = _ProgressReporter(tool, context.report)
+    scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+    reporter = context.report = _ProgressReporter(tool, context.report, scope)
     value: Any = None
     cause: BaseException | None = None
     try:
-        with anyio.move_on_after(seconds) as scope:
+        with scope:
             value = await _call(tool, functools.partial(tool.function, *args, **kwargs), reporter, thread)
     except BaseException as error:
         cause = error
@@ -137,19 +140,35 @@ async def invoke(
 
 
 class _ProgressReporter:
-    """Serializes and reports the progress of a tool."""
+    """Serializes and reports the progress of a tool. The time limit of the call is paused while `report` waits."""
 
-    def __init__(self, tool: Tool, report: Report) -> None:
+    def __init__(self, tool: Tool, report: Report, scope: anyio.CancelScope) -> None:
         self.failure: BaseException | None = None
-        self._tool, self._report = tool, report
+        self._tool, self._report, self._scope = tool, report, scope
+        self._waiting = 0
+        self._seconds_left = math.inf
 
     async def __call__(self, progress: Any) -> None:
+        with self._paused_clock():
+            try:
+                serialize = self._tool.write if self._tool._yields else write
+                await self._report(_write(self._tool, serialize, progress).value)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    @contextlib.contextmanager
+    def _paused_clock(self) -> Iterator[None]:
+        if not self._waiting:
+            self._seconds_left = self._scope.deadline - anyio.current_time()
+            self._scope.deadline = math.inf
+        self._waiting += 1
         try:
-            serialize = self._tool.write if self._tool._yields else write
-            await self._report(_write(self._tool, serialize, progress).value)
-        except Exception as error:
-            self.failure = error
-            raise
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._scope.deadline = anyio.current_time() + self._seconds_left
 
 
 def write_client_result(tool: Tool, value: Any) -> Written:

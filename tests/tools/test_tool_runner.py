@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
@@ -339,6 +340,31 @@ async def test_yielded_values_are_progress(function: Callable[..., Any], result:
     assert interface.events[1:-1] == [Progress("c", number, seq=number + 1) for number in (1, 2, 3)]
     assert [interface.story[0], interface.story[-1]] == [("executing", "c"), ("executed", "c")]
     assert (outcome.result, outcome.text) == (result, text)
+
+
+@pytest.mark.parametrize("function", [count, count_async])
+async def test_a_slow_reader_does_not_time_a_tool_out(function: Callable[..., Any]) -> None:
+    """The clock of the tool stops while an event waits to be taken."""
+
+    deadlines: list[float] = []
+    interface = Interface(lambda event: deadlines.append(anyio.current_effective_deadline()))
+    (outcome,) = await runner(interface, function).run([call(function.__name__, to=3)], interface.send)
+    assert outcome.error is None
+    assert [math.inf] * 5 == deadlines
+
+
+async def test_the_clock_continues_after_progress() -> None:
+    """A tool keeps its remaining time between yields."""
+    left: list[float] = []
+
+    async def watch() -> AsyncIterator[int]:
+        for number in range(3):
+            left.append(anyio.current_effective_deadline() - anyio.current_time())
+            yield number
+
+    await outcome_of(watch, timeout=60)
+    assert all(0 < each <= 60 for each in left)
+    assert left == sorted(left, reverse=True)
 
 
 @together(
