@@ -28,129 +28,89 @@ from streamtools import (
     ToolStream,
     chat,
     conversation,
+    events,
     sources,
     telemetry,
     tool,
     tools,
 )
 from streamtools.conversation import RequestOptions
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    ChainCompleted,
-    Done,
-    DoneReason,
-    Error,
-    Executed,
-    Executing,
-    FinishReason,
-    FollowUp,
-    Markup,
-    Matched,
-    NativeToolCall,
-    Partial,
-    Progress,
-    ProviderCompleted,
-    Raw,
-    Reasoning,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    Start,
-    StepEnd,
-    StepStart,
-    StepSuperseded,
-    Text,
-    TextDelta,
-    Thinking,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
 from streamtools.outputs import asgi
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 
 # Events: two closed unions.
 
 
-def describe(event: UIEvent) -> object:
+def describe(event: events.UIEvent) -> object:
     """Match each event by position and by keyword. The type checker reports a missing type."""
     match event:
-        case Start(run_id):
+        case events.Start(run_id):
             return assert_type(run_id, str)
-        case StepStart(step) | StepEnd(step) | StepSuperseded(step):
+        case events.StepStart(step) | events.StepEnd(step) | events.StepSuperseded(step):
             return assert_type(step, int)
-        case Text(text) | Reasoning(text) | Markup(text):
+        case events.Text(text) | events.Reasoning(text) | events.Markup(text):
             return assert_type(text, str)
-        case Partial(path, _, complete, call_id=of_call):
+        case events.Partial(path, _, complete, call_id=of_call):
             return assert_type(path, list[str | int]), assert_type(complete, bool), assert_type(of_call, str | None)
-        case Thinking(active, call_id):
+        case events.Thinking(active, call_id):
             return assert_type(active, bool), assert_type(call_id, str | None)
-        case CallStart(call_id, name):
+        case events.CallStart(call_id, name):
             return assert_type(call_id, str), assert_type(name, str)
-        case CallDelta(call_id, text):
+        case events.CallDelta(call_id, text):
             return assert_type(call_id, str), assert_type(text, str)
-        case Call(call) | Executing(call):
+        case events.Call(call) | events.Executing(call):
             return assert_type(call, ToolCall)
-        case ApprovalRequested(call, expires):
+        case events.ApprovalRequested(call, expires):
             return assert_type(call, ToolCall), assert_type(expires, float | None)
-        case Progress(call_id, data):
+        case events.Progress(call_id, data):
             return assert_type(call_id, str), data
-        case Executed(call=call, message=message, elapsed=elapsed):
+        case events.Executed(call=call, message=message, elapsed=elapsed):
             return assert_type(call, ToolCall), assert_type(message, str | None), assert_type(elapsed, float)
-        case Error(code, message):
+        case events.Error(code, message):
             return assert_type(code, Code), assert_type(message, str), assert_type(event.call, ToolCall | None)
-        case Warning(code=code, count=count):
+        case events.Warning(code=code, count=count):
             return assert_type(code, Code), assert_type(count, int | None)
-        case FollowUp(messages):
+        case events.FollowUp(messages):
             return assert_type(messages, list[dict[str, Any]])
-        case UsageReport(usage):
-            return assert_type(usage, Usage)
-        case Raw(data):
+        case events.UsageReport(usage):
+            return assert_type(usage, events.Usage)
+        case events.Raw(data):
             return data
-        case Matched(rule, action, position, length):
+        case events.Matched(rule, action, position, length):
             assert_type(rule, str), assert_type(event.match, str | None)
             return action, assert_type(position, int), assert_type(length, int)
-        case Done(reason, finish_reason, _, pending):
-            assert_type(reason, DoneReason)
+        case events.Done(reason, finish_reason, _, pending):
+            assert_type(reason, events.DoneReason)
             return assert_type(finish_reason, str | None), assert_type(pending, list[ToolCall])
         case _:
             assert_never(event)
 
 
-def describe_source(event: SourceEvent) -> object:
+def describe_source(event: events.SourceEvent) -> object:
     """Match each source event."""
     match event:
-        case TextDelta(text) | ReasoningDelta(text):
+        case events.TextDelta(text) | events.ReasoningDelta(text):
             return assert_type(text, str)
-        case ToolCallStart(key) | ToolCallDelta(key) | NativeToolCall(key=key):
+        case events.ToolCallStart(key) | events.ToolCallDelta(key) | events.NativeToolCall(key=key):
             return assert_type(key, str)
-        case SourceUsage(usage):
-            return assert_type(usage, Usage)
-        case ProviderCompleted(finish_reason=reason):
-            return assert_type(reason, FinishReason | None)
-        case ChainCompleted(conversation_id):
+        case events.SourceUsage(usage):
+            return assert_type(usage, events.Usage)
+        case events.ProviderCompleted(finish_reason=reason):
+            return assert_type(reason, events.FinishReason | None)
+        case events.ChainCompleted(conversation_id):
             return assert_type(conversation_id, str | None)
-        case SourceError(message) | SourceWarning(message=message):
+        case events.SourceError(message) | events.SourceWarning(message=message):
             return assert_type(message, str)
-        case SourceRaw(data):
+        case events.SourceRaw(data):
             return data
         case _:
             assert_never(event)
 
 
-def switch(event: UIEvent) -> str:
+def switch(event: events.UIEvent) -> str:
     """Branch on `type`, which narrows like a class, and on the code, as an interface does."""
     if event.type == "executed":
-        return assert_type(event, Executed).call.name
+        return assert_type(event, events.Executed).call.name
     if event.type == "error" and event.code == Code.UNKNOWN_TOOL:
         return assert_type(event.message, str)
     return assert_type(event.to_json(), str)
