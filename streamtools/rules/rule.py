@@ -288,7 +288,8 @@ class Rule(Checked):
             raise ValueError(f"the rule {self.name!r} has no pattern")
         for text in self.what:
             if isinstance(text, str) and _LOOKS_LIKE_PATTERN.search(text):
-                raise ValueError(f"the rule {self.name!r} has a str, which is literal text: use re.compile({text!r})")
+                fixed = re.sub(r"(?<!\\)[+*]", lambda found: "{1,64}" if found[0] == "+" else "{0,64}", text)
+                raise ValueError(f"the rule {self.name!r} has a str, which is literal text: use re.compile({fixed!r})")
         tree = choose(trees)
         extent = measure(tree)
         if not extent.least:

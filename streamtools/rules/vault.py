@@ -67,7 +67,8 @@ class Vault(Checked, ListsNames):
         for role in (skip_roles,) if isinstance(skip_roles, str) else skip_roles:
             check_word("each of skip_roles", role, ("system", "user"))
         if not (state is None or (isinstance(state, Mapping) and "values" in state)):
-            raise ValueError(f'state must be a dict such as {{"values": {{"email": […]}}}}, got {described(state)}')
+            wrong = "one without 'values'" if isinstance(state, Mapping) else described(state)
+            raise ValueError(f'state must be a dict such as {{"values": {{"email": […]}}}}, got {wrong}')
         self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
         self._rules = tuple(rules)
         self._finders = dict(finders or {})

@@ -89,7 +89,8 @@ def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
     try:
         return decode(data, type=Decision)
     except msgspec.DecodeError as error:
-        raise InvalidDecision(f'{str(error)[:120]}; write {{"decision": "approve"}}') from None
+        advice = "" if "unknown field" in str(error) else '; write {"decision": "approve"}'
+        raise InvalidDecision(f"{str(error)[:120]}{advice}") from None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
