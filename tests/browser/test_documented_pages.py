@@ -152,5 +152,6 @@ async def test_two_chats_share_a_connection(chromium: Any) -> None:
         await expect(chats.first.locator("pre")).to_contain_text("> Again It is warm.")
         assert [] == await looks(page)
     await expect(page.locator("#note")).to_have_text("The connection was closed. Reload the page to start again.")
+    await expect(page.locator(":enabled")).to_have_count(0)
     assert [] == faults
     await page.close()

@@ -222,9 +222,10 @@ async def test_the_documented_program(
 ) -> None:
     """It is restarted before the approval. Only the call has the address."""
     (block,) = [each for each in BLOCKS if each.heading == "With a vault" and each.language == "python"]
-    code = block.text.replace('"], ', f'"], prefix="{prefix}", ') if is_redis else block.text.partition("\n")[0]
+    code = block.text[block.text.index("vault =") :]
+    code = code.replace('"], ', f'"], prefix="{prefix}", ') if is_redis else code.partition("\n")[0]
     program = PROGRAMS["approval"].replace("tools=[pay], ", "tools=[pay], text=TextOptions(vault=vault), ")
-    program = program.replace("\n\n@tool(", f"\n{code}\n@tool(").replace("import os\n", f"import os\n{NAMES}", 1)
+    program = program.replace("\n\n@async", f"\n{code}\n@async").replace("import os\n", f"import os\n{NAMES}", 1)
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     if is_redis:
         program = program.replace("async with Runs(", "async with ledger, Runs(")

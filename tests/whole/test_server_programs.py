@@ -105,23 +105,19 @@ async def test_a_websocket_continues_after_a_tool_and_a_cancellation() -> None:
                 pass
             return dict(frame)
 
-        async def say(frame: Any) -> None:
-            await client.send(json.dumps(frame))
-
-        await say({"text": "What is the weather in Paris?"})
+        await client.send(json.dumps({"text": "What is the weather in Paris?"}))
         call = (await hear("executing"))["call"]
-        await say({"call_id": call["id"], "decision": "answer", "result": "sunny"})
+        await client.send(json.dumps({"call_id": call["id"], "decision": "answer", "result": "sunny"}))
         assert "sunny" == (await hear("executed"))["result"]
         assert "finished" == (await hear("done"))["reason"]
-        await say({"text": "And in Rome?"})
+        await client.send(json.dumps({"text": "And in Rome?"}))
         await hear("text")
-        await say({"cancel": True})
+        await client.send('{"cancel": true}')
         assert "cancelled" == (await hear("done"))["reason"]
         await stopped.disconnected.wait()
         await client.send("Hello?")
-        error = json.loads(await client.recv())
-        assert json.dumps(error) in WORDS
-        await say({"text": "And in Oslo?"})
+        assert json.dumps(json.loads(await client.recv())) in WORDS
+        await client.send(json.dumps({"text": "And in Oslo?"}))
         assert "finished" == (await hear("done"))["reason"]
     remembered = [(each["role"], each["content"]) for each in model.bodies[-1]["messages"]]
     assert [("user", "What is the weather in Paris?"), ("assistant", "It is warm.")] == [
@@ -490,13 +486,13 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
 
 
 async def test_a_page_keeps_its_own_protocol() -> None:
-    """It gets the messages that the documentation shows, and an error without an end if the model fails."""
-    answers = (calls(("get_weather", {"city": "Paris"})), says("0 ", "1 "), Loopback(status=401))
+    """It gets the messages that the documentation shows, and an end for each reason."""
+    call = ("get_weather", {"city": "Paris"})
+    answers = (calls(call), says("0 ", "1 "), Loopback(status=401), calls(*[call] * 5), says(finish="length"))
     async with serving("custom", model=Provider(*answers)) as (_, client):
-        body = (await client.post("/chat", json={"messages": ASKED})).text
-        failed = (await client.post("/chat", json={"messages": ASKED})).content
+        body, *others = [(await client.post("/chat", json={"messages": ASKED})).text for _ in range(4)]
     assert "\n".join(line for line in body.split("\n") if line.startswith("data: ")) in WORDS
-    assert [["error"]] == [[*frame] for frame in read_frames(failed)]
+    assert ["failed", "stopped", "truncated"] == [read_frames(other.encode())[-1]["done"] for other in others]
 
 
 POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "origin", "runs", "approval", "client", "custom"), "/chat")
