@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CheckedStruct, Code
+from streamtools.errors import CheckedStruct, Code, ListsNames
 from streamtools.json_values import write_json
 from streamtools.loading import load_later
 
@@ -68,7 +68,7 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
         self.__dict__["written"] = written
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+class Usage(ListsNames, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
 
     `input` includes tokens read from a cache or written to it. `output` includes reasoning. `cost` is the price in the

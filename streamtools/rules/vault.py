@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-from streamtools.errors import Checked, ListsNames, check_function, check_methods, check_word, described
+from streamtools.errors import Checked, ListsNames, check_function, check_kind, check_methods, check_word, described
 from streamtools.logs import Logger
 from streamtools.rules.matcher import Match, Matcher, shown
 from streamtools.rules.rule import Rule, check_rules
@@ -124,6 +124,7 @@ class Vault(Checked, ListsNames):
         is a placeholder that the model wrote, and does not change, unless a user has written the same text. With
         `only_known`, no rule or finder searches for new values.
         """
+        check_kind("text", text, str)
         spans = [] if only_known else [*self._find(self.learn(text))[1]]
         with self._lock:
             spans += _spans(Matcher([self._shape]), text)
@@ -188,6 +189,7 @@ class Vault(Checked, ListsNames):
 
     def restore(self, text: str) -> str:
         """Return the text that `replace` has changed to `text`. Unknown placeholders do not change."""
+        check_kind("text", text, str)
         return shown([self._restoring], text)
 
     def value_of(self, placeholder: str) -> str | None:

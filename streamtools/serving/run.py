@@ -379,7 +379,8 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         """
         assert self._driver is not None
         DRIVEN_RUN.set(self._journal.driven)
-        RUN_LEDGER.set((self.id, ledger))
+        # A chat that continues a run already has its id. `_checked` compares them.
+        RUN_LEDGER.set((self.id if self._lost is None else "", ledger))
         try:
             if self._lost is not None:
                 await self._journal.copy(event for event in self._lost.events if event.seq <= self._lost.copied)

@@ -191,7 +191,8 @@ class Runs(Checked, ListsNames, AsyncOnly):
 
         `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
         the conversation starts. The client may choose it, because each user has separate conversations. `note` is any
-        value to keep with the run. The run has the `run_id` of the stream, or a random id.
+        value to keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id,
+        which the stream gets when it is entered.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.

@@ -36,6 +36,7 @@ from streamtools.errors import (
     RunNotFound,
     StreamToolsError,
     check_function,
+    check_kind,
     check_methods,
     check_number,
 )
@@ -338,6 +339,7 @@ class Session:
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send the client a JSON object, in the conversation of the message. The key `type` is reserved for events."""
+        check_kind("message", message, Mapping)
         await self._socket.send(message, self.conversation)
 
 

@@ -54,8 +54,6 @@ class StepRunner:
     ledger: CallLedger | None
     restore_values: Callable[[ToolCall], ToolCall]
     """Restores the values of a vault in the arguments of a call."""
-    run_id: str = field(default="", init=False)
-    """The id under which `Runs` looks for calls. It differs from that of a chat that a context manager makes."""
     running: list[ToolCall] = field(default_factory=list, init=False)
     """The calls of the current step that were passed to the runner."""
     trace: str = field(default="", init=False)
@@ -182,7 +180,7 @@ class StepRunner:
         """Return the id of the run in which the model made the call: the earlier run, or this one."""
         if self.resumed is not None and call.id in self.resumed.questions:
             return self.resumed.suspension.run_id
-        return self.run_id or self.machine.run_id
+        return self.machine.run_id
 
     def _trusts(self, call: ToolCall) -> bool:
         """Return True if only the model can have written the call.

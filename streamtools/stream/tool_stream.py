@@ -532,8 +532,10 @@ class StreamRun:
     def open(self) -> AbstractContextManager[None]:
         """Allow reading from the buffer, and emit the first events: `start`, or the events in `opening`.
 
-        Returns a context manager. The caller starts the task of the run inside it.
+        Returns a context manager. The caller starts the task of the run inside it. In a run of `Runs`, the stream gets
+        the id of the run.
         """
+        self.machine.run_id = RUN_LEDGER.get()[0] or self.machine.run_id
         self.buffer.open()
         resumed_trace = self._lost_trace or (self.resumed.suspension.trace if self.resumed else "")
         observed = observing.begin(self.machine.run_id, self.machine.without_matches, resumed_trace)
@@ -552,8 +554,7 @@ class StreamRun:
         `tools` is the task group of the tools. Cancelling its scope stops the run. Raises ValueError if the stream has
         another ledger than its `Runs`.
         """
-        self.steps.run_id, ledger = RUN_LEDGER.get()
-        self.steps.ledger = shared_ledger(self.steps.ledger, ledger)
+        self.steps.ledger = shared_ledger(self.steps.ledger, RUN_LEDGER.get()[1])
         RUN_LEDGER.set(("", None))  # a chat in a tool is no part of the run
         self._scope = tools.cancel_scope
         if (seconds := self.steps.guards.guards.seconds) is not None:

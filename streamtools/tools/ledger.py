@@ -210,7 +210,9 @@ class DrivenRun(Protocol):
 DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None)
 """The run that makes the calls of the current task, or None if no other process can take over the run."""
 RUN_LEDGER: ContextVar[tuple[str, CallLedger | None]] = ContextVar("RUN_LEDGER", default=("", None))
-"""The id of the run that the current task drives, and the ledger of its `Runs`. `("", None)` in the run's tools."""
+"""The id for the stream of the run that the current task drives, and the ledger of its `Runs`.
+
+The id is empty if the stream continues a run, and so has its id. In the run's tools, the value is `("", None)`."""
 
 
 def shared_ledger(given: CallLedger | None, shared: CallLedger | None) -> CallLedger | None:

@@ -16,19 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from streamtools import parse
-from streamtools.conversation import (
-    AnthropicMessages,
-    Ask,
-    BedrockConverse,
-    CohereChat,
-    GeminiChat,
-    GeminiInteractions,
-    OllamaChat,
-    OpenAIChat,
-    OpenAIResponses,
-    latitude_request,
-)
+from streamtools import conversation, parse
 from streamtools.history import CallResult, Results, User, read_messages, untrusted, write_messages
 from streamtools.history import calls_in_text as in_text
 from streamtools.parsing.dialects import DIALECTS, Dialect, neutralizing
@@ -46,8 +34,9 @@ Path = tuple[str | int, ...]
 MODELS: list[Any] = [
     kind("m", base_url="http://127.0.0.1/v1", api_key="")
     for kind in (
-        OpenAIChat, OpenAIResponses, AnthropicMessages, BedrockConverse, GeminiChat, GeminiInteractions, CohereChat,
-        OllamaChat,
+        conversation.OpenAIChat, conversation.OpenAIResponses, conversation.AnthropicMessages,
+        conversation.BedrockConverse, conversation.GeminiChat, conversation.GeminiInteractions,
+        conversation.CohereChat, conversation.OllamaChat,
     )
 ]  # fmt: skip
 
@@ -230,16 +219,16 @@ def same_format(format: str) -> list[Any]:
 
 
 def send_history(model: Any, dialect: Dialect, messages: Any) -> Any:
-    return model.body(Ask(tuple(read_messages(messages, client=False)), dialects=(dialect,)))
+    return model.body(conversation.Ask(tuple(read_messages(messages, client=False)), dialects=(dialect,)))
 
 
 def send_options(model: Any, dialect: Dialect, options: Any) -> Any:
-    return model.body(Ask((), options=options, dialects=(dialect,)))
+    return model.body(conversation.Ask((), options=options, dialects=(dialect,)))
 
 
 def send_tool(model: Any, dialect: Dialect, given: Any) -> Any:
     tool = Tool(lambda arguments: "", name="look", parameters=given["schema"], description=given["description"])
-    return model.body(Ask((), (tool,), dialects=(dialect,)))
+    return model.body(conversation.Ask((), (tool,), dialects=(dialect,)))
 
 
 @SHARES
@@ -259,7 +248,7 @@ def test_each_option_and_definition_is_neutralized_or_exempt(share: int) -> None
 def test_tools_in_a_request_to_latitude_are_neutralized() -> None:
     def send(given: Any) -> Any:
         tool = Tool(lambda arguments: "", name="look", parameters=given["schema"], description=given["description"])
-        return latitude_request([User("?")], tools=[tool], dialects=["hash_marker"])
+        return conversation.latitude_request([User("?")], tools=[tool], dialects=["hash_marker"])
 
     assert [] == unsafe_paths({"schema": SCHEMA, "description": "Looks."}, DIALECTS["hash_marker"], send, one=True)
 

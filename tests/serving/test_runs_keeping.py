@@ -118,18 +118,22 @@ async def test_an_owner_must_be_a_string_that_is_not_empty(owner: Any) -> None:
 
 
 async def test_ids_cannot_be_guessed() -> None:
-    """They are unique and have at least 96 random bits."""
+    """They are unique and have at least 96 random bits. A stream in a context manager has the id of its run."""
+    entered = set[str]()
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
         async with ToolStream(Script([STOP])) as events:
+            entered.add(events.run_id)
             yield events
 
     async with Runs() as runs:
         ids = {(await runs.start(ToolStream(Script([STOP])), owner="ann")).id for _ in range(20)}
-        ids |= {(await runs.start(answer(), owner="ann")).id for _ in range(20)}
-    assert 40 == len(ids)
-    assert all(re.fullmatch(r"run_[\w-]{16,}", each) for each in ids)
+        others = [await runs.start(answer(), owner="ann") for _ in range(20)]
+        for run in others:
+            await run.wait()
+    assert (entered, 40) == ({run.id for run in others}, len(ids | entered))
+    assert all(re.fullmatch(r"run_[\w-]{16,}", each) for each in ids | entered)
 
 
 async def test_too_many_runs() -> None:

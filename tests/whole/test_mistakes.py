@@ -185,6 +185,7 @@ WRITTEN = {
     'OpenAIChat("m", temprature=1)': "TypeError: has no parameter 'temprature'; did you mean 'temperature'?",
     "RedisStore(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
     "chat(LOCAL, LOCAL_CHAT)": "ValueError: got Chat; to continue a chat, pass its `history`",
+    "rules.Vault([]).replace(None)": "TypeError: text must be a str, got NoneType",
     "asgi.event_stream_response(TurnResult())": "TypeError: got TurnResult; return it (without `await`)",
     "asgi.event_stream_response(None)": "TypeError: got NoneType; the function that makes it needs a `return`",
     "TurnResult().final_output": "AttributeError: no attribute 'final_output'; it has calls, conversation_id,",
