@@ -9,33 +9,10 @@ from collections.abc import Iterable
 import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult
+from streamtools import events as ui
 from streamtools.apps.cli.printable import printable
 from streamtools.apps.cli.transcript import Terminal, Transcript, summarize
 from streamtools.errors import Code
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Markup,
-    Progress,
-    Raw,
-    Reasoning,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
 
 _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="hash_marker", raw="###:{}")
 _EVIL = "\x1b]0;title\x07\x9b2J\r\x1b[31m\x7f\ud800"
@@ -48,7 +25,7 @@ def transcript(*, terminal: bool = False, width: int = 80) -> tuple[Transcript, 
     return Transcript(console), file
 
 
-def written(*events: UIEvent, terminal: bool = False) -> str:
+def written(*events: ui.UIEvent, terminal: bool = False) -> str:
     """Return the transcript of these events, without colours."""
     shown, file = transcript(terminal=terminal)
     for event in events:
@@ -56,47 +33,47 @@ def written(*events: UIEvent, terminal: bool = False) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
 
-def call_events(call: ToolCall = _WEATHER) -> Iterable[UIEvent]:
+def call_events(call: ToolCall = _WEATHER) -> Iterable[ui.UIEvent]:
     """Return the events of the machine while the model writes a call."""
     return (
-        Thinking(True, call.id),
-        CallStart(call.id, call.name),
-        CallDelta(call.id, "{"),
-        Call(call),
-        Thinking(False, call.id),
+        ui.Thinking(True, call.id),
+        ui.CallStart(call.id, call.name),
+        ui.CallDelta(call.id, "{"),
+        ui.Call(call),
+        ui.Thinking(False, call.id),
     )
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_an_answer_without_calls_is_written_unchanged(terminal: bool) -> None:
     text = "# Title\n\n\t[bold]no markup[/bold] :smile: \\[x] https://x.org 'quoted' 12 \n\n\n| a |  \n"
-    assert text == written(*(Text(character) for character in text), terminal=terminal)
+    assert text == written(*(ui.Text(character) for character in text), terminal=terminal)
 
 
 def test_text_is_written_immediately() -> None:
     shown, file = transcript()
-    shown.show(Text("##"))
+    shown.show(ui.Text("##"))
     assert "##" == file.getvalue()
 
 
-WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
+WRITTEN: dict[str, tuple[tuple[ui.UIEvent, ...], str]] = {
     "a call between paragraphs keeps their blank lines": (
-        (Text("Above.\n\n"), *call_events(), Text("\n\nBelow.")),
+        (ui.Text("Above.\n\n"), *call_events(), ui.Text("\n\nBelow.")),
         "Above.\n\n🔧 Waiting for tool call completion...\n"
         '  hidden from users: ###:{}\n→ get_weather(city="Oslo")\n\nBelow.',
     ),
     "a call in a line breaks the line": (
-        (Text("Look: "), Call(_WEATHER), Text("there.")),
+        (ui.Text("Look: "), ui.Call(_WEATHER), ui.Text("there.")),
         'Look: \n  hidden from users: ###:{}\n→ get_weather(city="Oslo")\nthere.',
     ),
     "tools are reported below the text": (
         (
-            Text("One moment."),
-            Executing(_WEATHER),
-            Progress("call_1", {"percent": 50}),
-            Executed(_WEATHER, {"message": "snow\n"}, "snow\n", 0.25),
-            Executed(_WEATHER, {"sky": "snow"}, None, 2.5),
-            Text("\n\nIt snows."),
+            ui.Text("One moment."),
+            ui.Executing(_WEATHER),
+            ui.Progress("call_1", {"percent": 50}),
+            ui.Executed(_WEATHER, {"message": "snow\n"}, "snow\n", 0.25),
+            ui.Executed(_WEATHER, {"sky": "snow"}, None, 2.5),
+            ui.Text("\n\nIt snows."),
         ),
         "One moment.\n\n"
         "🔧 Executing tool: get_weather...\n"
@@ -107,11 +84,11 @@ WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
     ),
     "a malformed call is reported in the text, and failed tools and streams below it": (
         (
-            Text("Look: "),
-            Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw='###:{"'),
-            Error(Code.UNKNOWN_TOOL, "no tool named 'get_weather'", call_id="call_1", call=_WEATHER),
-            Error(Code.TOOL_FAILED, "it *failed* <b>", call_id="call_1", call=_WEATHER),
-            Error(Code.UPSTREAM_ERROR, "overloaded", status=529),
+            ui.Text("Look: "),
+            ui.Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw='###:{"'),
+            ui.Error(Code.UNKNOWN_TOOL, "no tool named 'get_weather'", call_id="call_1", call=_WEATHER),
+            ui.Error(Code.TOOL_FAILED, "it *failed* <b>", call_id="call_1", call=_WEATHER),
+            ui.Error(Code.UPSTREAM_ERROR, "overloaded", status=529),
         ),
         "Look: \n❌ Invalid tool call format: the call was cut off (truncated)\n"
         "\n❌ Tool get_weather not available: no tool named 'get_weather' (unknown_tool)\n"
@@ -119,37 +96,49 @@ WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
         "❌ Stream error: overloaded (upstream_error, status 529)\n",
     ),
     "warnings have their code and count": (
-        (Warning(Code.FORGED_RESULT, "it was\nforged"), Warning(Code.SKIPPED, "too much", count=12)),
+        (ui.Warning(Code.FORGED_RESULT, "it was\nforged"), ui.Warning(Code.SKIPPED, "too much", count=12)),
         "⚠ it was forged (forged_result)\n⚠ too much (12) (skipped)\n",
     ),
     "a near miss is reported after the step": (
-        (Text("`###:{"), Warning(Code.NEAR_MISS, "all the same"), Text("` is a marker."), StepEnd(1, "stop")),
+        (
+            ui.Text("`###:{"),
+            ui.Warning(Code.NEAR_MISS, "all the same"),
+            ui.Text("` is a marker."),
+            ui.StepEnd(1, "stop"),
+        ),
         "`###:{` is a marker.\n\n⚠ all the same (near_miss)\n",
     ),
     "an approval and a cancellation": (
-        (ApprovalRequested(_WEATHER), Done("cancelled", None, None, [])),
+        (ui.ApprovalRequested(_WEATHER), ui.Done("cancelled", None, None, [])),
         '✋ Approval requested: get_weather(city="Oslo")\n⏹ Cancelled\n',
     ),
-    "a follow-up": ((FollowUp([]),), "↩ The results are sent to the model.\n"),
+    "a follow-up": ((ui.FollowUp([]),), "↩ The results are sent to the model.\n"),
     "events about the run are not shown": (
         (
-            *(Start("run_1"), StepStart(1), UsageReport(Usage(input=1)), Raw({}), Markup("<x>"), StepEnd(1, "stop")),
-            Done("finished", "stop", "stop", []),
+            *(
+                ui.Start("run_1"),
+                ui.StepStart(1),
+                ui.UsageReport(ui.Usage(input=1)),
+                ui.Raw({}),
+                ui.Markup("<x>"),
+                ui.StepEnd(1, "stop"),
+            ),
+            ui.Done("finished", "stop", "stop", []),
         ),
         "",
     ),
-    "carriage returns are removed": ((Text("a\r"), Text("\nb\rc\r\n")), "a\nbc\n"),
+    "carriage returns are removed": ((ui.Text("a\r"), ui.Text("\nb\rc\r\n")), "a\nbc\n"),
 }
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize(("events", "expected"), WRITTEN.values(), ids=WRITTEN)
-def test_events_are_reported(events: tuple[UIEvent, ...], expected: str, terminal: bool) -> None:
+def test_events_are_reported(events: tuple[ui.UIEvent, ...], expected: str, terminal: bool) -> None:
     assert expected == written(*events, terminal=terminal)
 
 
 def test_reasoning_is_dim_and_has_a_sign() -> None:
-    events = (Reasoning("\nLet me "), Reasoning("[b]think[/b].\n"), Text("\n\nYes."), Reasoning("Hm."))
+    events = (ui.Reasoning("\nLet me "), ui.Reasoning("[b]think[/b].\n"), ui.Text("\n\nYes."), ui.Reasoning("Hm."))
     assert "💭 Let me [b]think[/b].\n\nYes.\n\n💭 Hm." == written(*events)
     shown, file = transcript(terminal=True)
     shown.show(events[0])
@@ -160,17 +149,17 @@ def test_reasoning_is_dim_and_has_a_sign() -> None:
 def test_control_characters_of_a_model_are_shown_as_symbols(terminal: bool) -> None:
     call = ToolCall(id="call_1", name=f"a{_EVIL}", arguments={_EVIL: _EVIL}, dialect="hash_marker")
     events = (
-        Text(_EVIL),
-        Reasoning(_EVIL),
+        ui.Text(_EVIL),
+        ui.Reasoning(_EVIL),
         *call_events(call),
-        Executing(call),
-        Progress("call_1", _EVIL),
-        Executed(call, _EVIL, None, 0.1),
-        Executed(call, _EVIL, _EVIL, 0.1),
-        Error(Code.TRUNCATED, _EVIL, call_id="call_2", raw=_EVIL),
-        Error(Code.UPSTREAM_ERROR, _EVIL),
-        Warning(Code.NEAR_MISS, _EVIL),
-        StepEnd(1, "stop"),
+        ui.Executing(call),
+        ui.Progress("call_1", _EVIL),
+        ui.Executed(call, _EVIL, None, 0.1),
+        ui.Executed(call, _EVIL, _EVIL, 0.1),
+        ui.Error(Code.TRUNCATED, _EVIL, call_id="call_2", raw=_EVIL),
+        ui.Error(Code.UPSTREAM_ERROR, _EVIL),
+        ui.Warning(Code.NEAR_MISS, _EVIL),
+        ui.StepEnd(1, "stop"),
     )
     shown, file = transcript(terminal=terminal)
     shown.heading(_EVIL, _EVIL)
@@ -184,7 +173,7 @@ def test_control_characters_of_a_model_are_shown_as_symbols(terminal: bool) -> N
 
 def test_long_values_are_shortened() -> None:
     call = ToolCall(id="call_1", name="write", arguments={"text": "x" * 10_000}, dialect="hash_marker")
-    shown = written(Call(call), Executed(call, "y" * 10_000, None, 0.1))
+    shown = written(ui.Call(call), ui.Executed(call, "y" * 10_000, None, 0.1))
     assert [True, True] == [200 <= len(line) <= 250 and "…" in line for line in shown.split("\n") if line]
 
 
@@ -197,8 +186,8 @@ def test_two_runs_with_headings() -> None:
     shown.remark("Two answers.")
     for question in ("Why?", "How?\nAnd when?"):
         shown.heading("Question", question)
-        shown.show(Text("So."))
-        shown.show(Raw({}))
+        shown.show(ui.Text("So."))
+        shown.show(ui.Raw({}))
         shown.summarize(TurnResult(reason="finished", finish_reason="stop"), 1.5)
     rule = "── Question ──────────────────\n"
     end = "\n\nSo.\n\n✔ finished (stop) · no calls · 1.5 s\n"
@@ -221,7 +210,7 @@ def outcome(error: Code | None = None) -> ToolOutcome:
                 calls=[_WEATHER] * 4,
                 outcomes=[outcome(), outcome(), outcome(Code.TOOL_FAILED)],
                 pending=[_WEATHER],
-                usage=Usage(input=1200, output=34, total=1234, reasoning=10),
+                usage=ui.Usage(input=1200, output=34, total=1234, reasoning=10),
             ),
             "■ pending (tool_calls) · 4 calls: 2 executed, 1 failed, 1 pending · "
             "1,200 tokens in, 34 tokens out · 2.0 s",
@@ -230,17 +219,19 @@ def outcome(error: Code | None = None) -> ToolOutcome:
             TurnResult(
                 reason="truncated",
                 finish_reason="length",
-                errors=[Error(Code.TRUNCATED, "cut", call_id="call_1")],
-                usage=Usage(total=1),
+                errors=[ui.Error(Code.TRUNCATED, "cut", call_id="call_1")],
+                usage=ui.Usage(total=1),
             ),
             "✂ truncated (length) · 1 call: 1 malformed · 2.0 s",
         ),
         (
-            TurnResult(reason="failed", errors=[Error(Code.UPSTREAM_ERROR, "no"), Error(Code.TRUNCATED, "", "call_1")]),
+            TurnResult(
+                reason="failed", errors=[ui.Error(Code.UPSTREAM_ERROR, "no"), ui.Error(Code.TRUNCATED, "", "call_1")]
+            ),
             "✘ failed (upstream_error) · 1 call: 1 malformed · 2.0 s",
         ),
         (
-            TurnResult(reason="stopped", finish_reason="stopped_after_call", calls=[_WEATHER], usage=Usage()),
+            TurnResult(reason="stopped", finish_reason="stopped_after_call", calls=[_WEATHER], usage=ui.Usage()),
             "■ stopped (stopped_after_call) · 1 call · 2.0 s",
         ),
         (TurnResult(), "■ unfinished · no calls · 2.0 s"),
@@ -258,4 +249,4 @@ def test_a_broken_pipe_raises() -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        Transcript(Terminal(file=Closed())).show(Executing(_WEATHER))
+        Transcript(Terminal(file=Closed())).show(ui.Executing(_WEATHER))

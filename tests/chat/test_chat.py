@@ -11,20 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat
+from streamtools import events as kinds
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    FollowUp,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    TextDelta,
-    UIEvent,
-    Usage,
-)
 from streamtools.history import Assistant, System, User
 from tests.support.cases import together
 from tests.support.history_rules import check_openai
@@ -49,10 +39,14 @@ async def fail() -> None:
 TOOLS = ToolRegistry(weather, fail)
 
 
-def calls(*wanted: tuple[str, Any], text: str = "", usage: Usage | None = None, ids: str = "n") -> ScriptedReply:
+def calls(*wanted: tuple[str, Any], text: str = "", usage: kinds.Usage | None = None, ids: str = "n") -> ScriptedReply:
     """Return a turn with native calls, whose ids are n0, n1 and so on."""
-    made = [NativeToolCall(name, given, str(at), f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
-    return [*([TextDelta(text)] if text else []), *made, ProviderCompleted(finish_reason="tool_calls", usage=usage)]
+    made = [kinds.NativeToolCall(name, given, str(at), f"{ids}{at}") for at, (name, given) in enumerate(wanted)]
+    return [
+        *([kinds.TextDelta(text)] if text else []),
+        *made,
+        kinds.ProviderCompleted(finish_reason="tool_calls", usage=usage),
+    ]
 
 
 PARIS_CALL = calls(("weather", PARIS))
@@ -67,7 +61,7 @@ CALLED: list[dict[str, Any]] = [
 
 async def hold(
     answers: Iterable[ScriptedReply], *, tools: Any = TOOLS, native: bool | None = None, **options: Any
-) -> tuple[list[UIEvent], ScriptedModel, Chat]:
+) -> tuple[list[kinds.UIEvent], ScriptedModel, Chat]:
     """Run a conversation. Returns its events as text, its model and the chat."""
     model = ScriptedModel(answers, native_tool_calls=native)
     async with chat(model, [QUESTION], tools=tools, **grouped(**options)) as events:
@@ -82,8 +76,8 @@ def sent(model: ScriptedModel) -> list[Any]:
     return [model.body(ask)["messages"] for ask in model.asks]
 
 
-def end(told: list[UIEvent]) -> Done:
-    assert isinstance(told[-1], Done)
+def end(told: list[kinds.UIEvent]) -> kinds.Done:
+    assert isinstance(told[-1], kinds.Done)
     return told[-1]
 
 
@@ -109,7 +103,7 @@ async def test_results_lead_to_the_answer() -> None:
         "done finished: stop (None)",
     ] == story(told)
     called = [CALLED[0] | {"content": "Let me see."}, CALLED[1]]
-    assert [called] == [event.messages for event in told if isinstance(event, FollowUp)]
+    assert [called] == [event.messages for event in told if isinstance(event, kinds.FollowUp)]
     assert [[QUESTION], [QUESTION, *called]] == sent(model)
     assert [QUESTION, *called, {"role": "assistant", "content": ANSWER}] == events.messages()
     assert [each.name for each in TOOLS] == [tool.name for tool in model.asks[1].tools]
@@ -188,8 +182,8 @@ async def test_calls_that_do_not_run_end_the_loop(options: dict[str, Any], pendi
 
 async def test_pending_calls_end_the_loop() -> None:
     """A call without a result ends the loop, even if other calls ran."""
-    answer = [*calls(("weather", PARIS)), ProviderCompleted()]  # type: ignore[misc]  # a list
-    answer[1:] = [NativeToolCall("weather", PARIS, "1", "n1", answerable=False), ProviderCompleted()]
+    answer = [*calls(("weather", PARIS)), kinds.ProviderCompleted()]  # type: ignore[misc]  # a list
+    answer[1:] = [kinds.NativeToolCall("weather", PARIS, "1", "n1", answerable=False), kinds.ProviderCompleted()]
     told, model, events = await hold([answer])
 
     assert ("finished", ["n1"], 1) == (end(told).reason, [call.id for call in end(told).pending], len(model.asks))
@@ -227,7 +221,7 @@ async def test_a_review_may_change_the_messages() -> None:
     for review in (change, change_later):
         told, model, events = await hold([PARIS_CALL, ANSWER], review=review)
         assert [QUESTION, *changed] == sent(model)[1]
-        assert [changed] == [event.messages for event in told if isinstance(event, FollowUp)]
+        assert [changed] == [event.messages for event in told if isinstance(event, kinds.FollowUp)]
         assert [QUESTION, *changed, {"role": "assistant", "content": ANSWER}] == events.messages()
     assert [CALLED, CALLED] == seen
 
@@ -243,7 +237,7 @@ async def test_a_review_may_stop_the_run() -> None:
 
 async def test_a_review_keeps_reasoning() -> None:
     """Reasoning and its signature are sent to the provider, unless the review changed the turn."""
-    thinking: list[Any] = [ReasoningDelta("Hm.", "signed"), *calls(("weather", PARIS))]  # type: ignore[misc]  # a list
+    thinking: list[Any] = [kinds.ReasoningDelta("Hm.", "signed"), *calls(("weather", PARIS))]  # type: ignore[misc]  # a list
 
     def change_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [messages[0], messages[1] | {"content": "22"}]
@@ -266,7 +260,7 @@ async def test_a_review_keeps_reasoning() -> None:
 async def test_a_review_that_fails(review: Any) -> None:
     """The run fails, and the exception is raised."""
     model = ScriptedModel([PARIS_CALL])
-    told: list[UIEvent] = []
+    told: list[kinds.UIEvent] = []
     events = chat(model, [QUESTION], tools=TOOLS, follow_up=review)
 
     async def read() -> None:
@@ -378,7 +372,7 @@ async def test_the_last_step_runs_no_calls() -> None:
 
 
 def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
-    return calls(*wanted, usage=Usage(total=total))
+    return calls(*wanted, usage=kinds.Usage(total=total))
 
 
 @together(
@@ -405,7 +399,7 @@ async def test_guards_apply_to_the_whole_run(guards: Guards, answers: list[Scrip
 @pytest.mark.parametrize(
     ("second", "code"),
     [
-        (SourceError("the model is overloaded", status=529), Code.UPSTREAM_ERROR),
+        (kinds.SourceError("the model is overloaded", status=529), Code.UPSTREAM_ERROR),
         (OSError("gone"), Code.STREAM_INTERRUPTED),
         (b'data: {"choices":[{"delta":{"content":"It is"}}]}\n\n', Code.STREAM_INTERRUPTED),
     ],

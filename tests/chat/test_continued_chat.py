@@ -16,23 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import RunnerOptions, TextOptions, TurnResult, chat, outputs, rules, tool
+from streamtools import events as kinds
 from streamtools.conversation import Ask
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    Executed,
-    Executing,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceEvent,
-    Text,
-    TextDelta,
-    UIEvent,
-    Usage,
-    Warning,
-)
 from streamtools.history import Assistant, User
 from streamtools.runs import LostRun
 from streamtools.sources import events as source_of
@@ -66,7 +52,7 @@ async def forecast(city: str) -> str:
 class Interruptible:
     """A model with one answer for each turn. It continues a prefill, or its own text if it is asked to."""
 
-    answers: Sequence[Sequence[str | SourceEvent]]
+    answers: Sequence[Sequence[str | kinds.SourceEvent]]
     prefill: str | None
     native_tool_calls: bool | None = None
     name: str = "interruptible"
@@ -86,20 +72,20 @@ class Interruptible:
             shown = turns.pop().text
         number = len(turns)
         parts = self.answers[number]
-        events: list[SourceEvent] = []
+        events: list[kinds.SourceEvent] = []
         for part in parts:
             text = without_beginning(part, shown) if isinstance(part, str) else ""
             if isinstance(part, str):
                 shown = shown[len(part) - len(text) :]
-                events += map(TextDelta, re.findall(r"(?s).{1,4}", text))
+                events += map(kinds.TextDelta, re.findall(r"(?s).{1,4}", text))
             else:
                 events.append(part)
-        makes_calls = any(isinstance(part, NativeToolCall) for part in parts)
-        usage = Usage(input=10, output=5, total=15)
-        events.append(ProviderCompleted(finish_reason="tool_calls" if makes_calls else "stop", usage=usage))
+        makes_calls = any(isinstance(part, kinds.NativeToolCall) for part in parts)
+        usage = kinds.Usage(input=10, output=5, total=15)
+        events.append(kinds.ProviderCompleted(finish_reason="tool_calls" if makes_calls else "stop", usage=usage))
         yield source_of(self._send(events))
 
-    async def _send(self, events: Iterable[SourceEvent]) -> AsyncIterator[SourceEvent]:
+    async def _send(self, events: Iterable[kinds.SourceEvent]) -> AsyncIterator[kinds.SourceEvent]:
         for event in events:
             if self.sent >= self.most:
                 await anyio.sleep_forever()
@@ -120,15 +106,15 @@ def without_beginning(text: str, shown: str) -> str:
     return ""
 
 
-def native(id: str, city: str, name: str = "weather") -> NativeToolCall:
-    return NativeToolCall(key=f"key {id}", name=name, arguments=json.dumps({"city": city}), id=id)
+def native(id: str, city: str, name: str = "weather") -> kinds.NativeToolCall:
+    return kinds.NativeToolCall(key=f"key {id}", name=name, arguments=json.dumps({"city": city}), id=id)
 
 
 def written(city: str) -> str:
     return f'<tool_call>\n{{"name": "weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
 
 
-ANSWERS: dict[str, list[list[str | SourceEvent]]] = {
+ANSWERS: dict[str, list[list[str | kinds.SourceEvent]]] = {
     "text": [["It is sunny in Oslo, and it is sunny in Rome as well."]],
     "native calls": [
         ["Let me look that up for you. ", native("a", "Oslo"), native("b", "Rome")],
@@ -140,8 +126,13 @@ ANSWERS: dict[str, list[list[str | SourceEvent]]] = {
         ["All are sunny. Bring <b>sunglasses</b>."],
     ],
     "reasoning": [
-        [ReasoningDelta("I should look. "), ReasoningDelta("Yes.", "signed"), "Looking. ", native("a", "Oslo")],
-        [ReasoningDelta("Now I answer.", "signed"), "It is sunny in Oslo."],
+        [
+            kinds.ReasoningDelta("I should look. "),
+            kinds.ReasoningDelta("Yes.", "signed"),
+            "Looking. ",
+            native("a", "Oslo"),
+        ],
+        [kinds.ReasoningDelta("Now I answer.", "signed"), "It is sunny in Oslo."],
     ],
     "reasoning in text": [["<think>hm</think>Looking. " + written("Oslo")], ["<think>good</think>It is sunny."]],
     "errors": [
@@ -154,7 +145,7 @@ ANSWERS: dict[str, list[list[str | SourceEvent]]] = {
         ["It is sunny."],
     ],
     "malformed native calls": [
-        ["Trying.", NativeToolCall("weather", '{"city": ', "key a", "a"), " And.", native("b", "Oslo")],
+        ["Trying.", kinds.NativeToolCall("weather", '{"city": ', "key a", "a"), " And.", native("b", "Oslo")],
         ["It is sunny."],
     ],
     "near misses": [['The tag <tool_call>\nis one of mine, and {"a": 1} is JSON.']],
@@ -172,7 +163,7 @@ class Crashes:
         self.result = TurnResult()
         self.history: list[Any] = []
 
-    async def run(self, ledger: MemoryLedger, **more: Any) -> list[UIEvent]:
+    async def run(self, ledger: MemoryLedger, **more: Any) -> list[kinds.UIEvent]:
         options = {"tools": [weather, forecast], **self.options, **more}
         RAN.clear()
         async with chat(self.model, ASK, runner=RunnerOptions(ledger=ledger), **options) as stream:
@@ -180,45 +171,45 @@ class Crashes:
         self.result, self.history = stream.result, stream.messages()
         return events
 
-    async def whole(self) -> list[UIEvent]:
+    async def whole(self) -> list[kinds.UIEvent]:
         return await self.run(MemoryLedger(), run_id="run_1")
 
-    async def crash(self, log: Sequence[UIEvent], cut: int) -> list[UIEvent]:
+    async def crash(self, log: Sequence[kinds.UIEvent], cut: int) -> list[kinds.UIEvent]:
         """Continue the run from the first `cut` events of its log. Returns the whole log."""
         events = list(log[:cut])
         ledger = MemoryLedger() if self.has_ledger else None
         for event in events:
-            if isinstance(event, Executing) and ledger is not None:
+            if isinstance(event, kinds.Executing) and ledger is not None:
                 await ledger.begin("run_1", event.call)
                 for end in log:
-                    if isinstance(end, Executed) and end.call.id == event.call.id:
+                    if isinstance(end, kinds.Executed) and end.call.id == event.call.id:
                         await ledger.finish("run_1", ToolOutcome.of_event(end))
         if events:
-            events.append(Warning(Code.OWNER_LOST, "lost", seq=events[-1].seq + 1))
+            events.append(kinds.Warning(Code.OWNER_LOST, "lost", seq=events[-1].seq + 1))
         recorded = {} if ledger is None else await entries_of(ledger, "run_1")
         lost = LostRun("run_1", "ann", None, None, 1, events, recorded)
-        started = [event.call.arguments["city"] for event in events if isinstance(event, Executing)]
+        started = [event.call.arguments["city"] for event in events if isinstance(event, kinds.Executing)]
         continued = await self.run(ledger, continue_from=lost)  # type: ignore[arg-type]
         assert self.name == "idempotent" or not set(RAN) & set(started)  # no tool runs again
         return [*events, *continued]
 
 
-def text_of(events: Iterable[UIEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
+def text_of(events: Iterable[kinds.UIEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, kinds.Text))
 
 
 def without_ids(messages: Any) -> str:
     return re.sub(r'call_[\w-]{12}|"([abc])(_\d+)*"', lambda match: match[1] or "call", json.dumps(messages))
 
 
-def check(log: Sequence[UIEvent], expected: Sequence[UIEvent], result: TurnResult) -> None:
+def check(log: Sequence[kinds.UIEvent], expected: Sequence[kinds.UIEvent], result: TurnResult) -> None:
     """Check what holds for each log of a run, however often it was continued."""
     outputs.validate(log)
     assert [event.seq for event in log] == list(range(1, len(log) + 1))
     assert text_of(log) == text_of(expected) == result.text
     done, expected_done = log[-1], expected[-1]
-    assert isinstance(done, Done)
-    assert isinstance(expected_done, Done)
+    assert isinstance(done, kinds.Done)
+    assert isinstance(expected_done, kinds.Done)
     assert (done.reason, done.pending) == (expected_done.reason, expected_done.pending)
 
 
@@ -234,7 +225,7 @@ async def test_a_chat_continues_after_each_event(name: str, prefill: bool, has_l
     for cut in range((prefill + has_ledger) % share, len(expected), share):
         log = await crashes.crash(expected, cut)
         check(log, expected, crashes.result)
-        if not any(isinstance(event, Error) and event.code is Code.OUTCOME_UNKNOWN for event in log):
+        if not any(isinstance(event, kinds.Error) and event.code is Code.OUTCOME_UNKNOWN for event in log):
             assert len(crashes.result.outcomes) == len(result.outcomes)
             assert crashes.result.usage is not None
             if name not in ("errors", "malformed calls", "malformed native calls", "reasoning"):

@@ -9,28 +9,10 @@ from typing import Any
 import pytest
 
 from streamtools import RunnerOptions, chat, outputs, parse
+from streamtools import events as kinds
 from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
 from streamtools.conversation.failover import OnBreak
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    Executed,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceEvent,
-    SourceUsage,
-    StepSuperseded,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
 from streamtools.history import Assistant, User
 from streamtools.recording import read_recording, shipped
 from streamtools.serving.event_response import EventStreamResponse
@@ -47,13 +29,13 @@ ASK = [{"role": "user", "content": "Hi"}]
 LOST = OSError("gone")
 
 
-async def told(stream: chat) -> list[UIEvent]:
+async def told(stream: chat) -> list[kinds.UIEvent]:
     async with stream as events:
         return [event async for event in events]
 
 
-def text_of(events: Sequence[UIEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
+def text_of(events: Sequence[kinds.UIEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, kinds.Text))
 
 
 def lines(*texts: str) -> bytes:
@@ -74,9 +56,9 @@ async def test_statuses_that_are_failures(status: int) -> None:
     fails_over = status in (408, 429) or status >= 500
     assert [each["model"] for each in server.bodies] == (["one", "two"] if fails_over else ["one"])
     assert text_of(events) == ("Hello" if fails_over else "")
-    (end,) = (event for event in events if isinstance(event, Done))
+    (end,) = (event for event in events if isinstance(event, kinds.Done))
     assert end.reason == ("finished" if fails_over else "failed")
-    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER] * fails_over
+    assert [event.code for event in events if isinstance(event, kinds.Warning)] == [Code.FAILED_OVER] * fails_over
 
 
 @pytest.mark.trio_deep
@@ -102,7 +84,7 @@ async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
     assert stream.result.reason == "finished"
     assert stream.result.model is None
     assert [circuit.failures for circuit in fallback.circuits] == [2, 2, 2, 0]
-    assert [each for each in apart if isinstance(each, TextDelta)] == [TextDelta("Hello")]
+    assert [each for each in apart if isinstance(each, kinds.TextDelta)] == [kinds.TextDelta("Hello")]
 
 
 async def test_a_failing_model_rests() -> None:
@@ -159,7 +141,7 @@ class Again(ScriptedModel):
 async def test_every_cut_of_every_recording(name: str, prefill: str | None, most: int) -> None:
     """No text is repeated or lost, and no call is made twice, with any model as the next."""
     body = read_recording(shipped()[name]).data
-    events = [event for event in read(body) if isinstance(event, TextDelta)]
+    events = [event for event in read(body) if isinstance(event, kinds.TextDelta)]
     raw = "".join(event.text for event in events)
     whole = parse(raw)
     frames = [at + 2 for at in range(len(body)) if body[at : at + 2] == b"\n\n"]
@@ -177,10 +159,15 @@ async def test_every_cut_of_every_recording(name: str, prefill: str | None, most
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_the_policies(on_break: OnBreak) -> None:
     """The step continues, starts again, or fails. An open native call is always discarded."""
-    begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
-    whole = NativeToolCall("get_weather", {"city": "Rome"}, "1", "c1")
-    cost = SourceUsage(Usage(input=7, output=1))
-    first = ScriptedModel([[cost, ReasoningDelta("hm", "signed"), TextDelta("One, "), whole, *begun, LOST]], name="one")
+    begun: list[kinds.SourceEvent] = [
+        kinds.ToolCallStart("0", "c0", "get_weather"),
+        kinds.ToolCallDelta("0", '{"city": "Os'),
+    ]
+    whole = kinds.NativeToolCall("get_weather", {"city": "Rome"}, "1", "c1")
+    cost = kinds.SourceUsage(kinds.Usage(input=7, output=1))
+    first = ScriptedModel(
+        [[cost, kinds.ReasoningDelta("hm", "signed"), kinds.TextDelta("One, "), whole, *begun, LOST]], name="one"
+    )
     rest = "two." if on_break == "continue" else "Started again."
     second = ScriptedModel([[rest, CALLS_COST]], name="two")
     stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[get_weather])
@@ -190,7 +177,7 @@ async def test_the_policies(on_break: OnBreak) -> None:
     expected = {"continue": "One, two.", "restart_step": "Started again.", "fail": "One, "}
     assert result.text == expected[on_break]
     assert result.reason == ("failed" if on_break == "fail" else "finished")
-    assert not [event for event in events if isinstance(event, Executed)]
+    assert not [event for event in events if isinstance(event, kinds.Executed)]
     if on_break == "fail":
         assert not second.asks
         assert [call.id for call in result.pending] == ["c1"]
@@ -198,12 +185,12 @@ async def test_the_policies(on_break: OnBreak) -> None:
     assert not result.calls
     assert not result.errors
     assert not result.pending
-    codes = [event.code for event in events if isinstance(event, Error)]
+    codes = [event.code for event in events if isinstance(event, kinds.Error)]
     assert codes == [Code.SUPERSEDED, Code.SUPERSEDED]
-    assert result.usage == Usage(input=10, output=5)
-    usage = [(event.model, event.usage) for event in events if isinstance(event, UsageReport)]
-    assert usage == [("one", Usage(input=7, output=1)), (None, Usage(input=3, output=4))]
-    superseded = [event.step for event in events if isinstance(event, StepSuperseded)]
+    assert result.usage == kinds.Usage(input=10, output=5)
+    usage = [(event.model, event.usage) for event in events if isinstance(event, kinds.UsageReport)]
+    assert usage == [("one", kinds.Usage(input=7, output=1)), (None, kinds.Usage(input=3, output=4))]
+    superseded = [event.step for event in events if isinstance(event, kinds.StepSuperseded)]
     assert superseded == ([1] if on_break == "restart_step" else [])
     assert result.messages() == [{"role": "assistant", "content": result.text}]
     (said,) = stream.history[1:]
@@ -216,7 +203,7 @@ async def test_the_policies(on_break: OnBreak) -> None:
     )
 
 
-CALLS_COST = ProviderCompleted(finish_reason="stop", usage=Usage(input=3, output=4))
+CALLS_COST = kinds.ProviderCompleted(finish_reason="stop", usage=kinds.Usage(input=3, output=4))
 
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step"])
@@ -229,9 +216,9 @@ async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
         ran.append(zone)
         return f"noon in {zone}"
 
-    whole = NativeToolCall("now", {"zone": "UTC"}, "0", "c0")
-    begun: list[SourceEvent] = [ToolCallStart("1", "c1", "now"), ToolCallDelta("1", "{}")]
-    first = ScriptedModel([[TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
+    whole = kinds.NativeToolCall("now", {"zone": "UTC"}, "0", "c0")
+    begun: list[kinds.SourceEvent] = [kinds.ToolCallStart("1", "c1", "now"), kinds.ToolCallDelta("1", "{}")]
+    first = ScriptedModel([[kinds.TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
     second = ScriptedModel(["It is noon."], name="two", native_tool_calls=True)
     stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[now], runner=RunnerOptions(execute="eager"))
     events = await told(stream)
@@ -244,7 +231,7 @@ async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
     assert isinstance(called, Assistant)
     assert [call.id for call in called.calls] == ["c0"]
     assert "noon in UTC" in repr(answered)
-    assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER]
+    assert [event.code for event in events if isinstance(event, kinds.Warning)] == [Code.FAILED_OVER]
 
 
 async def test_native_and_text_models_together() -> None:

@@ -10,22 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from streamtools import events as ui
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    Warning,
-)
 from tests.cluster.checks import check
 from tests.cluster.episode import Asked, Fault, History, Reading
 from tests.cluster.worker import Plan
@@ -36,16 +23,16 @@ PLAN = Plan("r", 1, 0.0)
 
 def history() -> History:
     """Return a history of one run with one call. One reader received it over two connections."""
-    told: list[UIEvent] = [
+    told: list[ui.UIEvent] = [
         *(
-            Start("r", seq=1),
-            StepStart(1, seq=2),
-            Text(PLAN.text, seq=3),
-            Thinking(True, "c", seq=4),
-            Call(CALL, seq=5),
+            ui.Start("r", seq=1),
+            ui.StepStart(1, seq=2),
+            ui.Text(PLAN.text, seq=3),
+            ui.Thinking(True, "c", seq=4),
+            ui.Call(CALL, seq=5),
         ),
-        *(Thinking(False, "c", seq=6), Executing(CALL, seq=7), Executed(CALL, 1, None, 0.0, seq=8)),
-        *(StepEnd(1, "tool_calls", seq=9), Done("finished", "tool_calls", None, [], seq=10)),
+        *(ui.Thinking(False, "c", seq=6), ui.Executing(CALL, seq=7), ui.Executed(CALL, 1, None, 0.0, seq=8)),
+        *(ui.StepEnd(1, "tool_calls", seq=9), ui.Done("finished", "tool_calls", None, [], seq=10)),
     ]
     reading = Reading("r", list(told), connections=2, is_over=True)
     asked = [Asked("approve", "r", 1.0, 1.1, "ok"), Asked("stop", "r", 2.0, 2.1, "ok")]
@@ -61,11 +48,11 @@ def _gap(found: History) -> None:
 
 
 def _other(found: History) -> None:
-    found.readings[0].events[2] = Text("b", seq=3)
+    found.readings[0].events[2] = ui.Text("b", seq=3)
 
 
 def _resyncs(found: History) -> None:
-    found.readings[0].events.insert(3, Warning(Code.RESYNC, "", seq=0))
+    found.readings[0].events.insert(3, ui.Warning(Code.RESYNC, "", seq=0))
 
 
 def _no_end(found: History) -> None:
@@ -74,11 +61,11 @@ def _no_end(found: History) -> None:
 
 
 def _two_ends(found: History) -> None:
-    found.told["r"].append(Done("finished", "tool_calls", None, [], seq=11))
+    found.told["r"].append(ui.Done("finished", "tool_calls", None, [], seq=11))
 
 
 def _unreasoned(found: History) -> None:
-    found.told["r"][7] = Error(Code.OUTCOME_UNKNOWN, "", call_id="c", call=CALL, seq=8)
+    found.told["r"][7] = ui.Error(Code.OUTCOME_UNKNOWN, "", call_id="c", call=CALL, seq=8)
 
 
 def _unreached(found: History) -> None:
@@ -87,13 +74,13 @@ def _unreached(found: History) -> None:
 
 def _text(text: str) -> Callable[[History], object]:
     def write(found: History) -> None:
-        found.told["r"][2] = found.readings[0].events[2] = Text(text, seq=3)
+        found.told["r"][2] = found.readings[0].events[2] = ui.Text(text, seq=3)
 
     return write
 
 
 def _not_continued(found: History) -> None:
-    found.told["r"][-1] = found.readings[0].events[-1] = Done("failed", None, None, [], seq=10)
+    found.told["r"][-1] = found.readings[0].events[-1] = ui.Done("failed", None, None, [], seq=10)
     del found.asked[1]  # the stop
 
 

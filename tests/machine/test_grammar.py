@@ -18,28 +18,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamtools import Parser, outputs
+from streamtools import events as kinds
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import (
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    FollowUp,
-    Progress,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    TextDelta,
-    Thinking,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
 from streamtools.machine.event_order import Grammar, validate
 from streamtools.testing.laws import feed
 from tests.machine.test_machine_laws import IDS, options, rarely, run, sources
@@ -79,7 +59,7 @@ def read_grammar(page: str) -> dict[str, str]:
 GRAMMAR = read_grammar((Path(__file__).parents[2] / "docs" / "reference.md").read_text())
 
 
-def keeps(events: Sequence[UIEvent]) -> bool:
+def keeps(events: Sequence[kinds.UIEvent]) -> bool:
     """Return whether the events are those of a run according to the grammar of docs/reference.md."""
     words, waits = "", ""
     lives: dict[str, str] = defaultdict(str)
@@ -87,31 +67,31 @@ def keeps(events: Sequence[UIEvent]) -> bool:
     steps = 0
     for at, event in enumerate(events):
         word: str = event.type if event.type in _OF_RUNS + _OF_TEXT else "of-call"
-        if isinstance(event, StepStart | StepEnd):
-            steps += isinstance(event, StepStart)
+        if isinstance(event, kinds.StepStart | kinds.StepEnd):
+            steps += isinstance(event, kinds.StepStart)
             if event.step != steps:
                 return False
-        elif isinstance(event, Thinking) and event.call_id is None:
+        elif isinstance(event, kinds.Thinking) and event.call_id is None:
             waits += "T" if event.active else "t"
             continue
-        elif isinstance(event, Error) and event.call_id is None:
+        elif isinstance(event, kinds.Error) and event.call_id is None:
             word = "error"
         elif word == "of-call":
             call_id = _call_id(event)
-            again = isinstance(event, Call) and not lives[call_id]
+            again = isinstance(event, kinds.Call) and not lives[call_id]
             lives[call_id] += ("call:again" if again else _life(event)) + " "
             places[call_id].add(steps)
             if lives[call_id] in ("thinking:begins ", "call:again "):
                 word = lives[call_id].strip()
             following = next(iter(events[at + 1 :]), None)
-            if lives[call_id] == "thinking:begins thinking:ends " and not isinstance(following, Warning):
+            if lives[call_id] == "thinking:begins thinking:ends " and not isinstance(following, kinds.Warning):
                 return False
         words += word + " "
     done = events[-1]
     pending = sorted(call_id for call_id, life in lives.items() if life.endswith(_WAITING))
     return (
-        isinstance(events[0], Start)
-        and isinstance(done, Done)
+        isinstance(events[0], kinds.Start)
+        and isinstance(done, kinds.Done)
         and sorted(each.id for each in done.pending) == pending
         and re.fullmatch(GRAMMAR["failed-run" if done.reason == "failed" else "run"], words) is not None
         and re.fullmatch("(?:Tt)*", waits) is not None
@@ -126,15 +106,15 @@ def _call_id(event: Any) -> str:
 
 
 def _life(event: Any) -> str:
-    if isinstance(event, Thinking):
+    if isinstance(event, kinds.Thinking):
         return "thinking:begins" if event.active else "thinking:ends"
-    if isinstance(event, Error):
+    if isinstance(event, kinds.Error):
         return "error:malformed" if event.call is None else "error:call"
     assert event.type in _OF_CALLS
     return str(event.type)
 
 
-def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
+def refusal(events: Sequence[kinds.UIEvent]) -> EventOrderError | None:
     """Return the message of the error for these events, or None."""
     try:
         validate(events)
@@ -143,7 +123,7 @@ def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
     return None
 
 
-def changes(events: Sequence[UIEvent]) -> Iterator[list[UIEvent]]:
+def changes(events: Sequence[kinds.UIEvent]) -> Iterator[list[kinds.UIEvent]]:
     """Yield the events with one event removed, with one doubled, and with two neighbours exchanged."""
     for at in range(len(events)):
         before, after = list(events[:at]), list(events[at + 1 :])
@@ -168,7 +148,7 @@ def test_every_run_keeps_the_order_of_events(
 
 
 @together("events", RUNS.values(), ids=list(RUNS))
-def test_each_change_of_a_run_is_refused(events: list[UIEvent]) -> None:
+def test_each_change_of_a_run_is_refused(events: list[kinds.UIEvent]) -> None:
     """An event is omitted, doubled or exchanged. The result is refused, unless it could be another run."""
     assert keeps(events)
     for changed in changes(events):
@@ -187,12 +167,12 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
     events = feed(text, **chosen)
 
     validate(events, run=False)
-    validate(run([TextDelta(text)], **chosen))
+    validate(run([kinds.TextDelta(text)], **chosen))
 
 
 CALLED = [*START, *written_call(call(1))]
-BEGUN = [*START, Thinking(True, "c")]
-NO_ANSWER = Error(Code.UPSTREAM_ERROR, "no")
+BEGUN = [*START, kinds.Thinking(True, "c")]
+NO_ANSWER = kinds.Error(Code.UPSTREAM_ERROR, "no")
 
 
 @together(
@@ -200,44 +180,53 @@ NO_ANSWER = Error(Code.UPSTREAM_ERROR, "no")
     [
         ([], "at the end: a run ends with done"),
         ([*START], "at the end: a run ends with done"),
-        ([Text("a")], "event 1, text: a run begins with one start"),
-        ([Start("r"), Start("r")], "event 2, start: a run begins with one start"),
-        ([Start("r"), Text("a")], "event 2, text: it belongs in a step, and no step has begun"),
-        ([*START, StepEnd(1, "stop"), Text("a")], "event 4, text: no step is open"),
-        ([*START, StepStart(2)], "event 3, step-start: step 1 has not ended"),
-        ([*START, StepEnd(2, None)], "event 3, step-end: only the open step can end, and that is step 1"),
-        ([Start("r"), StepStart(2)], "event 2, step-start: steps are numbered from 1, and the last was 0"),
-        ([Start("r"), STOP[0]], "event 2, step-end: it belongs in a step, and no step has begun"),
-        ([*START, *STOP, Text("a")], "event 5, text: nothing follows done"),
+        ([kinds.Text("a")], "event 1, text: a run begins with one start"),
+        ([kinds.Start("r"), kinds.Start("r")], "event 2, start: a run begins with one start"),
+        ([kinds.Start("r"), kinds.Text("a")], "event 2, text: it belongs in a step, and no step has begun"),
+        ([*START, kinds.StepEnd(1, "stop"), kinds.Text("a")], "event 4, text: no step is open"),
+        ([*START, kinds.StepStart(2)], "event 3, step-start: step 1 has not ended"),
+        ([*START, kinds.StepEnd(2, None)], "event 3, step-end: only the open step can end, and that is step 1"),
+        ([kinds.Start("r"), kinds.StepStart(2)], "event 2, step-start: steps are numbered from 1, and the last was 0"),
+        ([kinds.Start("r"), STOP[0]], "event 2, step-end: it belongs in a step, and no step has begun"),
+        ([*START, *STOP, kinds.Text("a")], "event 5, text: nothing follows done"),
         ([*START, STOP[1]], "event 3, done: step 1 has not ended"),
-        ([START[0], UsageReport(Usage())], "event 2, usage: usage belongs to a step, and no step"),
-        ([*START, CallStart("c", "f")], "event 3, call-start of c: a call is named once, while it is being written,"),
-        ([*BEGUN, CallDelta("c", "{")], "event 4, call-delta of c: arguments come after the"),
-        ([*START, Text("a"), Call(call(1))], "of call_1: a call is reported once, .* call_1 has not begun"),
-        ([*CALLED[:-1], Executing(call(1))], "only a complete call of this step is run, once, and"),
+        ([START[0], kinds.UsageReport(kinds.Usage())], "event 2, usage: usage belongs to a step, and no step"),
+        (
+            [*START, kinds.CallStart("c", "f")],
+            "event 3, call-start of c: a call is named once, while it is being written,",
+        ),
+        ([*BEGUN, kinds.CallDelta("c", "{")], "event 4, call-delta of c: arguments come after the"),
+        ([*START, kinds.Text("a"), kinds.Call(call(1))], "of call_1: a call is reported once, .* call_1 has not begun"),
+        ([*CALLED[:-1], kinds.Executing(call(1))], "only a complete call of this step is run, once, and"),
         ([*CALLED, executed(call(1))[1]], "event 7, progress of call_1: only a running tool"),
-        ([*CALLED, Executed(call(1), 1, None, 0.0)], "only a running tool returns a result, once"),
+        ([*CALLED, kinds.Executed(call(1), 1, None, 0.0)], "only a running tool returns a result, once"),
         ([*CALLED, CALLED[2]], "event 7, thinking of call_1: the id of a call is unique"),
-        ([*CALLED, Thinking(False, "call_1")], "thinking ends after the call or its error, or if"),
-        ([*CALLED, Executing(call(1)), STOP[0]], "step-end: call_1 is running, and executions prec"),
+        ([*CALLED, kinds.Thinking(False, "call_1")], "thinking ends after the call or its error, or if"),
+        ([*CALLED, kinds.Executing(call(1)), STOP[0]], "step-end: call_1 is running, and executions prec"),
         ([*CALLED[:4], STOP[0]], "the step ends, and call_1 is being written and has its name"),
         ([*CALLED, *STOP], "event 8, done: pending must be the calls that did not run: call_1"),
-        ([*CALLED, STOP[0], Executing(call(1))], "executing of call_1: no step is open"),
-        ([*START, STOP[0], Done("finished", None, None, [call(1)])], "must be the calls that did not run: none"),
-        ([*START, STOP[0], Done("failed", None, None, [])], "done has the reason failed if and only if"),
+        ([*CALLED, STOP[0], kinds.Executing(call(1))], "executing of call_1: no step is open"),
+        ([*START, STOP[0], kinds.Done("finished", None, None, [call(1)])], "must be the calls that did not run: none"),
+        ([*START, STOP[0], kinds.Done("failed", None, None, [])], "done has the reason failed if and only if"),
         ([*START, NO_ANSWER, *STOP], "event 5, done: done has the reason failed if and only if"),
         ([*START, NO_ANSWER, NO_ANSWER], "event 4, error: a run fails once"),
-        ([*START, NO_ANSWER, Text("a")], "event 4, text: the answer is complete or has failed"),
-        ([Start("r"), NO_ANSWER, StepStart(1)], "no step begins after the error that ends"),
+        ([*START, NO_ANSWER, kinds.Text("a")], "event 4, text: the answer is complete or has failed"),
+        ([kinds.Start("r"), NO_ANSWER, kinds.StepStart(1)], "no step begins after the error that ends"),
         ([*START, replace(NO_ANSWER, call=call(1))], "an error with a call has the id of the call"),
-        ([*CALLED, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))], "has the id of the"),
-        ([*CALLED, Error(Code.INVALID_JSON, "", call_id="call_1")], "is malformed while it is being"),
-        ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], "a complete call ends once, in its"),
-        ([*BEGUN, Thinking(False, "c"), Text("a")], "if a call turned out to be text, a warn"),
-        ([Start("r"), Thinking(False)], "event 2, thinking: thinking begins and ends in turn"),
-        ([Start("r"), Thinking(True), Done("finished", None, None, [])], "done: the thinking has not ended"),
-        ([Start("r"), FollowUp([])], "event 2, follow-up: one follow-up may come between two step"),
-        ([Start("r"), TextDelta("a")], "event 2, text-delta: it is not a UI event"),
+        ([*CALLED, kinds.Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))], "has the id of the"),
+        ([*CALLED, kinds.Error(Code.INVALID_JSON, "", call_id="call_1")], "is malformed while it is being"),
+        (
+            [*START, kinds.Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))],
+            "a complete call ends once, in its",
+        ),
+        ([*BEGUN, kinds.Thinking(False, "c"), kinds.Text("a")], "if a call turned out to be text, a warn"),
+        ([kinds.Start("r"), kinds.Thinking(False)], "event 2, thinking: thinking begins and ends in turn"),
+        (
+            [kinds.Start("r"), kinds.Thinking(True), kinds.Done("finished", None, None, [])],
+            "done: the thinking has not ended",
+        ),
+        ([kinds.Start("r"), kinds.FollowUp([])], "event 2, follow-up: one follow-up may come between two step"),
+        ([kinds.Start("r"), kinds.TextDelta("a")], "event 2, text-delta: it is not a UI event"),
     ],
 )
 def test_an_error_names_the_event_and_the_rule(events: list[Any], complaint: str) -> None:
@@ -273,13 +262,19 @@ def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        ([Text("a"), Start("r")], "event 2, start: a parser reports nothing of runs and tools"),
-        ([Text("a"), Done("finished", None, None, [])], "event 2, done: a parser reports nothing of runs and tools"),
-        ([Text("a"), Thinking(True, "c")], "at the end: the text ends, and c is being written"),
-        ([Thinking(True, "c"), Thinking(False, "c")], "at the end: if a call turned out to be text, a warning follows"),
+        ([kinds.Text("a"), kinds.Start("r")], "event 2, start: a parser reports nothing of runs and tools"),
+        (
+            [kinds.Text("a"), kinds.Done("finished", None, None, [])],
+            "event 2, done: a parser reports nothing of runs and tools",
+        ),
+        ([kinds.Text("a"), kinds.Thinking(True, "c")], "at the end: the text ends, and c is being written"),
+        (
+            [kinds.Thinking(True, "c"), kinds.Thinking(False, "c")],
+            "at the end: if a call turned out to be text, a warning follows",
+        ),
     ],
 )
-def test_a_parser_yields_only_text_and_calls(events: list[UIEvent], complaint: str) -> None:
+def test_a_parser_yields_only_text_and_calls(events: list[kinds.UIEvent], complaint: str) -> None:
     """Each call that begins ends."""
     with pytest.raises(EventOrderError, match=complaint):
         validate(events, run=False)
@@ -305,5 +300,5 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     exec(code, {"__name__": "example"})
 
     assert output == capsys.readouterr().out
-    events = numbered(*START, *written_call(call(1)), Progress("call_1", 1))
+    events = numbered(*START, *written_call(call(1)), kinds.Progress("call_1", 1))
     assert str(refusal(events)) in " ".join(PAGE.split())

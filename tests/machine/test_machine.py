@@ -13,29 +13,9 @@ import pytest
 import structlog.testing
 
 from streamtools import Limits, StreamMachine, coalesce
+from streamtools import events as kinds
 from streamtools.calls import ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import (
-    ChainCompleted,
-    Done,
-    Error,
-    FinishReason,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    Start,
-    StepStart,
-    Text,
-    TextDelta,
-    UIEvent,
-    Usage,
-    UsageReport,
-)
 from streamtools.machine.state_machine import STOPPED_AFTER_CALL
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.support.cases import together
@@ -46,8 +26,8 @@ NOW = "~~~tool_call\n{}\n~~~".format('{"name":"now"}')
 CUT = '###:{"name":"add","argu'
 BAD = '###:{"name":5}'
 
-STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
-TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
+TURN = kinds.ProviderCompleted(finish_reason="tool_calls", ends_run=False)
 
 
 ENDED = "step 1 ends: stop"
@@ -74,10 +54,10 @@ class Driver:
 
     def __init__(self, **options: Any) -> None:
         self.machine = machine(**options)
-        self.events: list[UIEvent] = []
+        self.events: list[kinds.UIEvent] = []
         self.story: list[str] = []
 
-    def feed(self, *events: SourceEvent) -> None:
+    def feed(self, *events: kinds.SourceEvent) -> None:
         for event in events:
             self.take(self.machine.feed(event))
             if due := self.machine.take_runnable():
@@ -85,12 +65,12 @@ class Driver:
             if self.machine.awaits_outcomes:
                 self.take(self.machine.end_step())
 
-    def take(self, events: list[UIEvent]) -> None:
+    def take(self, events: list[kinds.UIEvent]) -> None:
         self.events += events
         self.story += map(tell, events)
 
 
-def driven(*events: SourceEvent, **options: Any) -> Driver:
+def driven(*events: kinds.SourceEvent, **options: Any) -> Driver:
     """Return the driver after a whole run."""
     driver = Driver(**options)
     driver.feed(*events)
@@ -98,14 +78,14 @@ def driven(*events: SourceEvent, **options: Any) -> Driver:
     return driver
 
 
-def story(*events: SourceEvent, **options: Any) -> list[str]:
+def story(*events: kinds.SourceEvent, **options: Any) -> list[str]:
     """Return the story of a whole run, without its first line, which is always the same."""
     driver = driven(*events, **options)
     first, *rest = driver.story
     assert first == "start"
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
-    assert [type(event) for event in driver.events].count(Done) == 1
-    assert isinstance(driver.events[-1], Done)
+    assert [type(event) for event in driver.events].count(kinds.Done) == 1
+    assert isinstance(driver.events[-1], kinds.Done)
     return rest
 
 
@@ -117,10 +97,10 @@ def test_the_order_of_all_events_of_a_turn() -> None:
     driver = Driver(call_deltas=True, dialects=TAUGHT_DIALECTS)
     driver.take(driver.machine.start())
     driver.feed(
-        ReasoningDelta("Hm."),
+        kinds.ReasoningDelta("Hm."),
         *texts("Let me ", "add.\n", *ADD, "\nSo."),
-        SourceUsage(Usage(input=1)),
-        SourceUsage(Usage(input=3)),
+        kinds.SourceUsage(kinds.Usage(input=1)),
+        kinds.SourceUsage(kinds.Usage(input=3)),
         STOP,
     )
     driver.take(driver.machine.close())
@@ -150,18 +130,18 @@ def test_each_event_of_a_long_delta_is_numbered() -> None:
     assert "done finished: stop (end_turn)" == story(*texts("Hello ", "x" * 9000 + "\n"), STOP)[-1]
 
 
-PASSED: dict[str, tuple[SourceEvent, str]] = {
-    "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
-    "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
+PASSED: dict[str, tuple[kinds.SourceEvent, str]] = {
+    "raw": (kinds.SourceRaw({"odd": 1}), "raw {'odd': 1}"),
+    "a warning": (kinds.SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
     "a call that the provider runs itself": (
-        NativeToolCall("search", {"a": 1}, "0", provider_executed=True),
+        kinds.NativeToolCall("search", {"a": 1}, "0", provider_executed=True),
         "raw {'type': 'tool-call', 'name': 'search', 'arguments': {'a': 1}, 'key': '0', 'provider_executed': True}",
     ),
 }
 
 
 @pytest.mark.parametrize(("event", "expected"), PASSED.values(), ids=PASSED)
-def test_other_data_is_passed_on(event: SourceEvent, expected: str) -> None:
+def test_other_data_is_passed_on(event: kinds.SourceEvent, expected: str) -> None:
     """It changes nothing else."""
     around = ["step 1", "text 'a'", expected, "text 'b'", ENDED, "done finished: stop (end_turn)"]
     assert around == story(*texts("a"), event, *texts("b"), STOP)
@@ -169,17 +149,17 @@ def test_other_data_is_passed_on(event: SourceEvent, expected: str) -> None:
 
 # Endings.
 
-ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
+ENDINGS: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "finished with calls": (
-        [*texts(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
+        [*texts(ADD), kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
         ["step 1", *called("c1"), "run c1", "step 1 ends: tool_calls", "done finished: tool_calls (tool_use)"],
     ),
     "a terminator without a reason counts as stop": (
-        [*texts(ADD), ProviderCompleted()],
+        [*texts(ADD), kinds.ProviderCompleted()],
         ["step 1", *called("c1"), "run c1", ENDED, "done finished: stop (None)"],
     ),
     "truncated by length": (
-        [*texts(ADD, CUT), ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
+        [*texts(ADD, CUT), kinds.ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
         [
             "step 1",
             *called("c1"),
@@ -189,11 +169,11 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ],
     ),
     "the provider itself was cancelled": (
-        [*texts(ADD), ProviderCompleted(finish_reason="cancelled")],
+        [*texts(ADD), kinds.ProviderCompleted(finish_reason="cancelled")],
         ["step 1", *called("c1"), "step 1 ends: cancelled", "done truncated: cancelled (None), pending c1"],
     ),
     "the turn ends with an error": (
-        [*texts(ADD), ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
+        [*texts(ADD), kinds.ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
         [
             "step 1",
             *called("c1"),
@@ -207,11 +187,11 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         ["step 1", *malformed("c1"), "error stream_interrupted", "step 1 ends: None", "done failed: None (None)"],
     ),
     "no success follows an error": (
-        [*texts("a"), SourceError("no"), *texts("b"), SourceError("no"), STOP, ChainCompleted("x")],
+        [*texts("a"), kinds.SourceError("no"), *texts("b"), kinds.SourceError("no"), STOP, kinds.ChainCompleted("x")],
         ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
     ),
     "usage of a turn that fails": (
-        [SourceUsage(Usage(input=2)), SourceError("no")],
+        [kinds.SourceUsage(kinds.Usage(input=2)), kinds.SourceError("no")],
         ["step 1", "error upstream_error", "usage 2", "step 1 ends: None", "done failed: None (None)"],
     ),
     "a turn behind the terminator has to end as well": (
@@ -231,7 +211,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
 
 
 @together(("events", "expected"), ENDINGS.values(), ids=ENDINGS)
-def test_each_run_ends_with_one_done(events: list[SourceEvent], expected: list[str]) -> None:
+def test_each_run_ends_with_one_done(events: list[kinds.SourceEvent], expected: list[str]) -> None:
     """Its reason is true, and only calls of a complete turn run."""
     assert expected == story(*events)
 
@@ -240,12 +220,12 @@ def test_the_error_of_a_run_holds_message_and_status() -> None:
     """The cause is only in the log."""
     made = machine()
     with structlog.testing.capture_logs() as logs:
-        events = made.feed(SourceError("no key", status=401, cause="invalid_api_key"))
+        events = made.feed(kinds.SourceError("no key", status=401, cause="invalid_api_key"))
 
-    assert [Start("r", seq=1), Error(Code.UPSTREAM_ERROR, "no key", status=401, seq=2)] == events
+    assert [kinds.Start("r", seq=1), kinds.Error(Code.UPSTREAM_ERROR, "no key", status=401, seq=2)] == events
     (entry,) = logs
     assert entry["cause"] == "invalid_api_key"
-    assert [Done("failed", None, None, [], seq=3)] == made.close()
+    assert [kinds.Done("failed", None, None, [], seq=3)] == made.close()
 
 
 def test_no_event_follows_done() -> None:
@@ -254,21 +234,21 @@ def test_no_event_follows_done() -> None:
         made = machine()
         made.feed(STOP)
         before, last, after = made.closed, end(made)[-1], made.closed
-        assert (False, Done, True) == (before, type(last), after)
+        assert (False, kinds.Done, True) == (before, type(last), after)
         assert made.close() == made.cancel() == made.start() == made.end_step() == []
         with pytest.raises(ClosedError, match="the run has ended"):
-            made.feed(TextDelta("a"))
+            made.feed(kinds.TextDelta("a"))
 
 
 def test_an_object_that_is_no_source_event_is_refused() -> None:
     """The message names its type."""
     made = machine()
     made.start()
-    for wrong in ("text", None, Text("a"), {"type": "text-delta"}):
+    for wrong in ("text", None, kinds.Text("a"), {"type": "text-delta"}):
         with pytest.raises(UnreadableSource, match="is not a source event"):
             made.feed(wrong)  # type: ignore[arg-type]  # what a caller without types does
 
-    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
+    assert [kinds.StepStart(1, seq=2), kinds.Text("a", seq=3)] == made.feed(kinds.TextDelta("a"))
 
 
 def test_wrong_options_are_refused() -> None:
@@ -282,7 +262,7 @@ def test_wrong_options_are_refused() -> None:
 
 # Cancellation.
 
-CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
+CANCELLED: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "in mid-call": (
         texts(ADD, CUT),
         [
@@ -302,7 +282,7 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
 
 
 @pytest.mark.parametrize(("events", "expected"), CANCELLED.values(), ids=CANCELLED)
-def test_a_cancelled_run_keeps_its_complete_parts(events: list[SourceEvent], expected: list[str]) -> None:
+def test_a_cancelled_run_keeps_its_complete_parts(events: list[kinds.SourceEvent], expected: list[str]) -> None:
     driver = Driver()
     driver.feed(*events)
     driver.take(driver.machine.cancel())
@@ -350,23 +330,23 @@ def test_the_completed_text_adds_only_missing_text(
     deltas: list[str], completed: str | None, expected: list[str]
 ) -> None:
     """The shown text stays, and no call appears twice."""
-    end = ProviderCompleted(completed, finish_reason="stop")
+    end = kinds.ProviderCompleted(completed, finish_reason="stop")
     assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(
         *texts(*deltas), end, dialects=TAUGHT_DIALECTS
     )
 
 
 def test_an_empty_delta_begins_no_turn() -> None:
-    lost = SourceError("lost", Code.STREAM_INTERRUPTED)
+    lost = kinds.SourceError("lost", Code.STREAM_INTERRUPTED)
 
-    assert story(lost) == story(TextDelta(""), lost)
-    assert ["step 1", *story(lost)[:1]] == story(ReasoningDelta(""), lost)[:2]  # empty reasoning begins a turn
+    assert story(lost) == story(kinds.TextDelta(""), lost)
+    assert ["step 1", *story(lost)[:1]] == story(kinds.ReasoningDelta(""), lost)[:2]  # empty reasoning begins a turn
     assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
 
 
 def test_a_text_over_the_limit_is_not_compared() -> None:
     """It is not stored, and its calls are still found."""
-    end = ProviderCompleted("something else", finish_reason="stop")
+    end = kinds.ProviderCompleted("something else", finish_reason="stop")
     expected = ["step 1", "text 'abcd '", *called("c1"), "run c1", ENDED, "done finished: stop (None)"]
     limit = len("abcd " + ADD)
 
@@ -382,22 +362,22 @@ def test_a_text_of_many_blocks_is_compared_whole() -> None:
     whole = word * 20_000
     for deltas in ([word] * 20_000, [whole], ["", whole[:1], whole[1:], ""]):
         driver = Driver()
-        driver.feed(*texts(*deltas), ProviderCompleted(whole + "!"))
+        driver.feed(*texts(*deltas), kinds.ProviderCompleted(whole + "!"))
         assert driver.story[-2:] == ["text '!'", ENDED]
 
 
 def test_the_last_usage_of_each_turn_counts() -> None:
     """It is reported at the end of the turn, and added to the usage of the run."""
     driver = Driver()
-    first, second = Usage(input=5, output=1), Usage(input=7, reasoning=2)
-    driver.feed(SourceUsage(Usage(input=1)), ProviderCompleted(usage=first, ends_run=False))
-    driver.feed(*texts("a"), ProviderCompleted(ends_run=False))
-    driver.feed(*texts("b"), SourceUsage(second), STOP)
+    first, second = kinds.Usage(input=5, output=1), kinds.Usage(input=7, reasoning=2)
+    driver.feed(kinds.SourceUsage(kinds.Usage(input=1)), kinds.ProviderCompleted(usage=first, ends_run=False))
+    driver.feed(*texts("a"), kinds.ProviderCompleted(ends_run=False))
+    driver.feed(*texts("b"), kinds.SourceUsage(second), STOP)
     driver.take(driver.machine.close())
 
-    reports = [event.usage for event in driver.events if isinstance(event, UsageReport)]
+    reports = [event.usage for event in driver.events if isinstance(event, kinds.UsageReport)]
     assert [first, second] == reports
-    assert Usage(input=12, output=1, reasoning=2) == driver.machine.usage
+    assert kinds.Usage(input=12, output=1, reasoning=2) == driver.machine.usage
     assert StreamMachine().usage is None
 
 
@@ -406,7 +386,9 @@ def test_the_last_usage_of_each_turn_counts() -> None:
 
 def test_each_turn_of_a_chain_is_a_step() -> None:
     """Its calls run before the step ends. The chain ends the run."""
-    assert story(*texts(ADD), TURN, *texts("So: 1."), ProviderCompleted(ends_run=False), ChainCompleted("u-1")) == [
+    assert story(
+        *texts(ADD), TURN, *texts("So: 1."), kinds.ProviderCompleted(ends_run=False), kinds.ChainCompleted("u-1")
+    ) == [
         "step 1",
         *called("c1"),
         "run c1",
@@ -442,7 +424,7 @@ def test_no_turn_changes_how_the_next_is_read() -> None:
 def test_calls_are_runnable_when_their_turn_is_complete() -> None:
     """Then the step waits until they have run."""
     made = machine()
-    made.feed(TextDelta(ADD + "\n" + NOW))
+    made.feed(kinds.TextDelta(ADD + "\n" + NOW))
     assert (made.runnable, made.awaits_outcomes) == ([], False)
     assert made.feed(STOP) == []
     assert (["c1", "c2"], True) == ([call.id for call in made.runnable], made.awaits_outcomes)
@@ -467,22 +449,22 @@ def test_eager_calls_of_a_failed_turn() -> None:
     """A running call is not pending, and its step ends after it. Other calls do not run."""
     taken, left = (machine(execute="eager", native_tool_calls=False) for _ in range(2))
     for made in (taken, left):
-        made.feed(TextDelta(ADD))
+        made.feed(kinds.TextDelta(ADD))
         assert ["c1"] == [call.id for call in made.runnable]
     assert not taken.awaits_outcomes
     taken.take_runnable()
-    told = [tell(event) for event in taken.feed(SourceError("no"))]
+    told = [tell(event) for event in taken.feed(kinds.SourceError("no"))]
     assert (["error upstream_error"], True) == (told, taken.awaits_outcomes)
     assert ["step 1 ends: None", "done failed: None (None)"] == [tell(event) for event in taken.close()]
 
-    told = [tell(event) for event in left.feed(SourceError("no"))]
+    told = [tell(event) for event in left.feed(kinds.SourceError("no"))]
     assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.runnable, left.awaits_outcomes)
     assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
 
 
 def test_eager_calls_of_the_completed_text_run_once() -> None:
     """They are runnable at the end of the turn."""
-    events = [*texts(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
+    events = [*texts(ADD), kinds.ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
     assert story(*events, execute="eager", native_tool_calls=False) == [
         "step 1",
         *called("c1"),
@@ -536,9 +518,9 @@ def test_calls_that_violate_the_tool_choice_do_not_run(
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "other", "pause"])
-def test_a_forbidden_call_of_a_truncated_turn_is_refused(finish: FinishReason) -> None:
+def test_a_forbidden_call_of_a_truncated_turn_is_refused(finish: kinds.FinishReason) -> None:
     """It must not stay pending. A missing call is no violation in such a turn."""
-    end = ProviderCompleted(finish_reason=finish)
+    end = kinds.ProviderCompleted(finish_reason=finish)
     assert [line for line in story(*texts(ADD), end, tool_choice=NO_CALL) if "violation" in line]
     assert [line for line in story(*texts(ADD), tool_choice=NO_CALL) if "violation" in line]
     assert not [line for line in story(*texts("a"), end, tool_choice=ONE_CALL) if "violation" in line]
@@ -550,16 +532,16 @@ def test_a_forbidden_call_of_a_truncated_turn_is_refused(finish: FinishReason) -
 def test_text_after_a_call_completes_the_turn() -> None:
     """With `after_call="stop"`, unless the text begins another call."""
     made = machine(after_call="stop")
-    told = [tell(event) for event in made.feed(TextDelta(ADD + "\n" + NOW + "\n#"))]
+    told = [tell(event) for event in made.feed(kinds.TextDelta(ADD + "\n" + NOW + "\n#"))]
     assert (False, []) == (made.stopped, made.runnable)
     assert ["start", "step 1", *called("c1"), "text '\\n'", *called("c2", "now"), "text '\\n'"] == told
-    assert made.feed(TextDelta(" The result is 4.")) == []
+    assert made.feed(kinds.TextDelta(" The result is 4.")) == []
     assert (True, ["c1", "c2"], True) == (
         made.stopped,
         [call.id for call in made.take_runnable()],
         made.awaits_outcomes,
     )
-    assert made.feed(TextDelta(ADD)) == made.feed(SourceError("closed")) == made.feed(STOP) == []
+    assert made.feed(kinds.TextDelta(ADD)) == made.feed(kinds.SourceError("closed")) == made.feed(STOP) == []
 
     assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.end_step()]
     assert [f"done finished: {STOPPED_AFTER_CALL} (None)"] == [tell(event) for event in made.close()]
@@ -569,7 +551,7 @@ def test_a_call_over_the_limit_stops_the_turn() -> None:
     """With `after_call="stop"` and a call that becomes text. Text after the limit is dropped."""
     written = ADD + "\n" + ADD.replace("1", "1" * 50) + "\n\na"
 
-    def run(*deltas: str) -> list[UIEvent]:
+    def run(*deltas: str) -> list[kinds.UIEvent]:
         driver = Driver(on_malformed="text", after_call="stop", limits=Limits(call=len(ADD)))
         driver.feed(*texts(*deltas))
         return coalesce([*driver.events, *driver.machine.close()])
@@ -580,11 +562,11 @@ def test_a_call_over_the_limit_stops_the_turn() -> None:
 
 def test_usage_before_an_answer_belongs_to_its_turn() -> None:
     made = machine()
-    for event in (*texts("a"), SourceUsage(Usage(output=1)), STOP):
+    for event in (*texts("a"), kinds.SourceUsage(kinds.Usage(output=1)), STOP):
         made.feed(event)
     made.expect_answer()
-    told = [tell(event) for event in made.feed(SourceUsage(Usage(input=2)))]
+    told = [tell(event) for event in made.feed(kinds.SourceUsage(kinds.Usage(input=2)))]
 
     assert ["step 2"] == told
-    made.feed(ProviderCompleted(finish_reason="stop", usage=Usage(input=3)))
-    assert Usage(input=3, output=1) == made.usage
+    made.feed(kinds.ProviderCompleted(finish_reason="stop", usage=kinds.Usage(input=3)))
+    assert kinds.Usage(input=3, output=1) == made.usage

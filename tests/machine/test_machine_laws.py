@@ -12,33 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamtools import Parser, StreamMachine, coalesce
+from streamtools import events as kinds
 from streamtools.calls import ToolChoice
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    ChainCompleted,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    Start,
-    StepEnd,
-    StepStart,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-    Usage,
-    Warning,
-)
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.event_order import validate
 from streamtools.machine.state_machine import STOPPED_AFTER_CALL
@@ -49,13 +25,13 @@ IDS = ("hash_marker", "tilde_fence")
 REASONS = ("stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other", None)
 
 texts = strategies.texts(IDS) | strategies.documents(IDS).map(lambda document: document.text)
-usages = st.builds(Usage, input=st.none() | st.integers(0, 9), output=st.none() | st.integers(0, 9))
+usages = st.builds(kinds.Usage, input=st.none() | st.integers(0, 9), output=st.none() | st.integers(0, 9))
 keys = st.sampled_from(["0", "1"])
 provider_ids = st.sampled_from([None, None, "x", "y"])
 call_names = st.sampled_from([None, "f", "f", "g", " "])
 arguments = st.sampled_from(["{", '"a"', ':"b', '"', "}", "{}", '{"a":1}', "", "[", "\\"])
 native_calls = st.builds(
-    NativeToolCall,
+    kinds.NativeToolCall,
     call_names,
     st.none() | arguments | st.sampled_from([{"a": 1}, {}, [1], float("nan")]),
     keys | st.just(""),
@@ -64,22 +40,22 @@ native_calls = st.builds(
     answerable=st.sampled_from([True, True, True, False]),
 )
 ends = st.builds(
-    ProviderCompleted,
+    kinds.ProviderCompleted,
     text=st.none() | texts,
     tool_calls=st.none() | st.lists(native_calls, max_size=2),
     finish_reason=st.sampled_from(REASONS),
     usage=st.none() | usages,
     ends_run=st.booleans(),
 )
-calm_events: st.SearchStrategy[SourceEvent] = st.one_of(
-    texts.map(TextDelta),
-    texts.map(TextDelta),
-    st.builds(ReasoningDelta, st.sampled_from(["", "Hm. ", "###:"])),
-    usages.map(SourceUsage),
-    st.just(SourceWarning(Code.BAD_FRAME, "odd")),
-    st.just(SourceRaw({"odd": [1]})),
-    st.builds(ToolCallStart, keys, provider_ids, call_names),
-    st.builds(ToolCallDelta, keys, arguments),
+calm_events: st.SearchStrategy[kinds.SourceEvent] = st.one_of(
+    texts.map(kinds.TextDelta),
+    texts.map(kinds.TextDelta),
+    st.builds(kinds.ReasoningDelta, st.sampled_from(["", "Hm. ", "###:"])),
+    usages.map(kinds.SourceUsage),
+    st.just(kinds.SourceWarning(Code.BAD_FRAME, "odd")),
+    st.just(kinds.SourceRaw({"odd": [1]})),
+    st.builds(kinds.ToolCallStart, keys, provider_ids, call_names),
+    st.builds(kinds.ToolCallDelta, keys, arguments),
     native_calls,
 )
 source_events = st.one_of(
@@ -87,13 +63,17 @@ source_events = st.one_of(
     calm_events,
     calm_events,
     ends,
-    st.builds(ChainCompleted, st.none() | st.just("u-1")),
-    st.builds(SourceError, st.just("no"), st.sampled_from([Code.UPSTREAM_ERROR, Code.STREAM_INTERRUPTED])),
+    st.builds(kinds.ChainCompleted, st.none() | st.just("u-1")),
+    st.builds(kinds.SourceError, st.just("no"), st.sampled_from([Code.UPSTREAM_ERROR, Code.STREAM_INTERRUPTED])),
 )
-good_ends = st.sampled_from([ProviderCompleted(), ProviderCompleted(finish_reason="tool_calls", ends_run=False)])
-sources: st.SearchStrategy[list[SourceEvent]] = st.one_of(
+good_ends = st.sampled_from(
+    [kinds.ProviderCompleted(), kinds.ProviderCompleted(finish_reason="tool_calls", ends_run=False)]
+)
+sources: st.SearchStrategy[list[kinds.SourceEvent]] = st.one_of(
     st.lists(source_events, max_size=12),
-    st.lists(st.one_of(calm_events, calm_events, good_ends), max_size=8).map(lambda run: [*run, ChainCompleted("u-1")]),
+    st.lists(st.one_of(calm_events, calm_events, good_ends), max_size=8).map(
+        lambda run: [*run, kinds.ChainCompleted("u-1")]
+    ),
 )
 
 
@@ -121,17 +101,19 @@ options = st.tuples(
 ).map(lambda both: both[0] | both[1])
 
 
-def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = False, **options: Any) -> list[UIEvent]:
+def run(
+    source: Iterable[kinds.SourceEvent], *, cancel: bool = False, idle: bool = False, **options: Any
+) -> list[kinds.UIEvent]:
     """Return the events of a run. Runnable calls run immediately, unless `idle` is true."""
     new_id = map("id {} of the test".format, itertools.count(1)).__next__  # inputs may contain simple ids such as `c1`
     machine = StreamMachine(new_id=new_id, run_id="r", **options)
-    events: list[UIEvent] = []
+    events: list[kinds.UIEvent] = []
     for each in source:
         events += machine.feed(each)
         if not idle:
             for call in machine.take_runnable():
-                events.append(Executing(call, seq=machine.number()))
-                events.append(Executed(call, None, None, 0.0, seq=machine.number()))
+                events.append(kinds.Executing(call, seq=machine.number()))
+                events.append(kinds.Executed(call, None, None, 0.0, seq=machine.number()))
             events += machine.end_step()
     return events + (machine.cancel() if cancel else machine.close())
 
@@ -140,12 +122,12 @@ class Turn(NamedTuple):
     """One turn of a model."""
 
     text: str
-    end: ProviderCompleted | SourceError
+    end: kinds.ProviderCompleted | kinds.SourceError
 
-    def source(self, places: Sequence[int] | None = ()) -> list[SourceEvent]:
+    def source(self, places: Sequence[int] | None = ()) -> list[kinds.SourceEvent]:
         """Return its source events, with the text cut at these places, or in single characters."""
         deltas = list(self.text) if places is None else cut(self.text, places)
-        return [*map(TextDelta, deltas), self.end]
+        return [*map(kinds.TextDelta, deltas), self.end]
 
 
 @st.composite
@@ -154,7 +136,7 @@ def turns(draw: st.DrawFn) -> Turn:
     text = draw(texts)
     end = draw(ends)
     completed = draw(st.sampled_from([None, end.text, text, text + "\n", text + (end.text or "")]))
-    return Turn(text, draw(st.sampled_from([replace(end, text=completed)] * 5 + [SourceError("no")])))
+    return Turn(text, draw(st.sampled_from([replace(end, text=completed)] * 5 + [kinds.SourceError("no")])))
 
 
 chains = st.lists(turns(), min_size=1, max_size=3)
@@ -170,37 +152,37 @@ def test_the_cuts_between_deltas_change_nothing(
         options["limits"] = replace(options.get("limits", DEFAULT_LIMITS), text=kept)
     idle = idle or options.get("execute") == "eager"  # eager calls run at another delta if the cuts differ
 
-    def events(places: Sequence[int] | None) -> list[UIEvent]:
+    def events(places: Sequence[int] | None) -> list[kinds.UIEvent]:
         return coalesce(run([each for turn in chain for each in turn.source(places)], idle=idle, **options))
 
     whole = events(())
     for each in (*places, None):
         assert whole == events(each), f"cut at {each}"
-    for code in {each.code for each in whole if isinstance(each, Warning)}:
+    for code in {each.code for each in whole if isinstance(each, kinds.Warning)}:
         tell(f"warns of {code}")
-    tell(f"{min(3, sum(isinstance(each, Call) for each in whole))} calls or more")
+    tell(f"{min(3, sum(isinstance(each, kinds.Call) for each in whole))} calls or more")
 
 
 @given(sources, options, rarely, rarely)
 def test_any_source_events_give_one_run(
-    source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
+    source: list[kinds.SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
 ) -> None:
     """It is numbered from 1, step by step, with one `done` at its end."""
     events = run(source, cancel=cancel, idle=idle, **options)
 
     assert [each.seq for each in events] == list(range(1, len(events) + 1))
-    assert isinstance(events[0], Start)
-    assert [each for each in events if isinstance(each, Done)] == events[-1:]
-    steps = [(type(each), each.step) for each in events if isinstance(each, StepStart | StepEnd)]
-    assert steps == [(kind, 1 + at) for at in range(len(steps) // 2) for kind in (StepStart, StepEnd)]
-    faults = [each for each in events if isinstance(each, Error) and each.call_id is None]
+    assert isinstance(events[0], kinds.Start)
+    assert [each for each in events if isinstance(each, kinds.Done)] == events[-1:]
+    steps = [(type(each), each.step) for each in events if isinstance(each, kinds.StepStart | kinds.StepEnd)]
+    assert steps == [(kind, 1 + at) for at in range(len(steps) // 2) for kind in (kinds.StepStart, kinds.StepEnd)]
+    faults = [each for each in events if isinstance(each, kinds.Error) and each.call_id is None]
     assert len(faults) == (_done(events).reason == "failed")
     tell(_done(events).reason)
 
 
 @given(sources, options, rarely, rarely)
 def test_each_call_is_executed_rejected_or_pending(
-    source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
+    source: list[kinds.SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
 ) -> None:
     """Only calls of a complete turn run."""
     events = run(source, cancel=cancel, idle=idle, **options)
@@ -209,19 +191,19 @@ def test_each_call_is_executed_rejected_or_pending(
     finish: str | None = None
     for each in reversed(events):
         match each:
-            case StepEnd():
+            case kinds.StepEnd():
                 finish = each.finish_reason
-            case Executing():
+            case kinds.Executing():
                 assert options.get("execute") == "eager" or finish in ("stop", "tool_calls", STOPPED_AFTER_CALL)
                 tell("a call is run")
             case _:
                 pass
     if options.get("execute") == "never" or idle:
-        assert not any(isinstance(each, Executing) for each in events)
+        assert not any(isinstance(each, kinds.Executing) for each in events)
 
 
 @given(sources, options)
-def test_the_source_events_alone_decide_the_ending(source: list[SourceEvent], options: dict[str, Any]) -> None:
+def test_the_source_events_alone_decide_the_ending(source: list[kinds.SourceEvent], options: dict[str, Any]) -> None:
     """No text changes it."""
     options |= {"tool_choice": NO_CHOICE, "after_call": "show"}
     events = run(source, **options)
@@ -237,7 +219,9 @@ def test_the_events_hold_every_character_of_the_text(
 ) -> None:
     """In order, however the turn ends."""
     for turn, where in zip(chain, places, strict=False):
-        end = replace(turn.end, text=None, tool_calls=None) if isinstance(turn.end, ProviderCompleted) else turn.end
+        end = (
+            replace(turn.end, text=None, tool_calls=None) if isinstance(turn.end, kinds.ProviderCompleted) else turn.end
+        )
         events = run([*turn.source(where)[:-1], end], idle=True, keep_markup=True, **options)
         parser = Parser(**{name: options[name] for name in options if name not in OWN})
         parser.feed(turn.text)
@@ -245,45 +229,45 @@ def test_the_events_hold_every_character_of_the_text(
         assert_conserved(turn.text, events, stopped=parser.stopped)
 
 
-def assert_truthful(source: Iterable[SourceEvent], events: list[UIEvent]) -> None:
+def assert_truthful(source: Iterable[kinds.SourceEvent], events: list[kinds.UIEvent]) -> None:
     """Assert that `done` reports the end of the source, without a tool choice and without a stop after calls."""
     done = _done(events)
     reason, finish, conversation = _ending(source)
     if done.finish_reason == "tool_calls" and any(
-        isinstance(each, Call) and each.call.dialect == "native" for each in events
+        isinstance(each, kinds.Call) and each.call.dialect == "native" for each in events
     ):
         finish = "tool_calls" if finish == "stop" else finish  # some providers always send "stop"
     assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
 
 
-def _done(events: list[UIEvent]) -> Done:
-    assert isinstance(events[-1], Done)
+def _done(events: list[kinds.UIEvent]) -> kinds.Done:
+    assert isinstance(events[-1], kinds.Done)
     return events[-1]
 
 
-def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]:
+def _ending(source: Iterable[kinds.SourceEvent]) -> tuple[str, str | None, str | None]:
     """Return the reason, the finish reason and the conversation of a run, computed independently of the machine."""
     begun, open_, earned, lost = False, False, False, False
     finish: str | None = None
     conversation: str | None = None
     for each in source:
         match each:
-            case SourceError():
+            case kinds.SourceError():
                 return "failed", None if open_ else finish, conversation
-            case SourceRaw() | TextDelta(""):  # an empty text begins no turn; empty reasoning does
+            case kinds.SourceRaw() | kinds.TextDelta(""):  # an empty text begins no turn; empty reasoning does
                 pass
-            case SourceWarning():
+            case kinds.SourceWarning():
                 lost = True
-            case SourceUsage() if begun and not open_:  # usage after the end of its turn
+            case kinds.SourceUsage() if begun and not open_:  # usage after the end of its turn
                 pass
-            case ProviderCompleted():
+            case kinds.ProviderCompleted():
                 begun, open_, earned, finish = True, False, each.ends_run, each.finish_reason or "stop"
                 if lost and finish == "stop" and each.raw_finish_reason is None:
                     finish = "other"  # the reason may have been lost
                 lost = False
                 if finish == "error":
                     return "failed", finish, conversation
-            case ChainCompleted():
+            case kinds.ChainCompleted():
                 finish = ("other" if lost else "stop") if open_ else finish or "stop"
                 lost = lost and not open_  # the loss was reported in its turn
                 open_, earned, conversation = False, True, each.conversation_id

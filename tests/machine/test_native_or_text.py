@@ -7,28 +7,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from streamtools import events as kinds
 from streamtools import sources
 from streamtools.calls import ToolChoice
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    Error,
-    NativeToolCall,
-    ProviderCompleted,
-    SourceError,
-    SourceEvent,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    Warning,
-)
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
 from tests.machine.test_machine import ADD, BAD, driven
 from tests.support.cases import together
 
-NATIVE = NativeToolCall("add", {"a": 1}, "0", "n1")
-BAD_NATIVE = NativeToolCall("add", "{a}", "1", "n2")
-END = ProviderCompleted(finish_reason="tool_calls")
+NATIVE = kinds.NativeToolCall("add", {"a": 1}, "0", "n1")
+BAD_NATIVE = kinds.NativeToolCall("add", "{a}", "1", "n2")
+END = kinds.ProviderCompleted(finish_reason="tool_calls")
 
 
 class Count(NamedTuple):
@@ -39,17 +28,17 @@ class Count(NamedTuple):
     warnings: list[Code]
 
 
-def count(*events: SourceEvent, **options: Any) -> Count:
+def count(*events: kinds.SourceEvent, **options: Any) -> Count:
     """Return the counts of a run with named dialects. tests/machine/test_turned_native.py has the default dialects."""
     driver = driven(*events, **({"dialects": TAUGHT_DIALECTS} | options))
     run = [line.removeprefix("run ") for line in driver.story if line.startswith("run ")]
-    ended = [event for event in driver.events if isinstance(event, Error) and event.code is Code.SUPERSEDED]
+    ended = [event for event in driver.events if isinstance(event, kinds.Error) and event.code is Code.SUPERSEDED]
     assert all(event.call is None or event.call.id == event.call_id for event in ended)
     assert ADD not in "".join(line for line in driver.story if line.startswith("text"))
     return Count(
         run,
         [event.call_id or "" for event in ended],
-        [event.code for event in driver.events if isinstance(event, Warning)],
+        [event.code for event in driver.events if isinstance(event, kinds.Warning)],
     )
 
 
@@ -75,11 +64,11 @@ CASES = [
 def test_one_kind_of_calls_counts(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
     """The option and the calls decide, for streamed calls and for those of the completed turn."""
     written, told = ADD if text else "Hi.", [NATIVE] if native else []
-    events: list[SourceEvent]
+    events: list[kinds.SourceEvent]
     if finished:
-        events = [ProviderCompleted(text=written, tool_calls=told, finish_reason="tool_calls")]
+        events = [kinds.ProviderCompleted(text=written, tool_calls=told, finish_reason="tool_calls")]
     else:
-        events = [TextDelta(written), *told, END]
+        events = [kinds.TextDelta(written), *told, END]
 
     assert expected == count(*events, native_tool_calls=flag)
 
@@ -89,7 +78,7 @@ def test_one_kind_of_calls_counts(flag: bool | None, text: bool, native: bool, e
 @together("native", [True, False])
 def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool, native: bool) -> None:
     """Its calls end as superseded, and violate no tool choice."""
-    events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
+    events: list[kinds.SourceEvent] = [kinds.TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
     ids = ["c1"] * text + ["n1"] * native
     options: dict[str, Any] = {
         "native_tool_calls": flag,
@@ -103,16 +92,18 @@ def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool,
 
 def test_a_malformed_call_selects_its_kind() -> None:
     """The model gets its error, and no call of the other kind runs instead."""
-    assert Count([], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, END)
-    assert Count([], ["n1"], []) == count(TextDelta(BAD), NATIVE, END, native_tool_calls=False)
-    assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, NATIVE, END)
+    assert Count([], ["c1"], []) == count(kinds.TextDelta(ADD), BAD_NATIVE, END)
+    assert Count([], ["n1"], []) == count(kinds.TextDelta(BAD), NATIVE, END, native_tool_calls=False)
+    assert Count(["n1"], ["c1"], []) == count(kinds.TextDelta(ADD), BAD_NATIVE, NATIVE, END)
 
 
 def test_calls_that_only_the_completed_text_holds_count() -> None:
-    end = ProviderCompleted(text=ADD, finish_reason="stop")
+    end = kinds.ProviderCompleted(text=ADD, finish_reason="stop")
 
-    assert Count(["n1"], ["c1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end)
-    assert Count(["c1"], ["n1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end, native_tool_calls=False)
+    assert Count(["n1"], ["c1"], [Code.TEXT_MISMATCH]) == count(kinds.TextDelta("Hi."), NATIVE, end)
+    assert Count(["c1"], ["n1"], [Code.TEXT_MISMATCH]) == count(
+        kinds.TextDelta("Hi."), NATIVE, end, native_tool_calls=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,10 +111,10 @@ def test_calls_that_only_the_completed_text_holds_count() -> None:
 )
 def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expected: list[str]) -> None:
     """Unless calls in text may supersede them."""
-    other = NativeToolCall("add", {"a": 2}, "1", "n2")
+    other = kinds.NativeToolCall("add", {"a": 2}, "1", "n2")
 
     assert expected == count(NATIVE, other, END, native_tool_calls=flag, execute="eager").run
-    assert ["n1"] == count(NATIVE, TextDelta(ADD), END, execute="eager").run
+    assert ["n1"] == count(NATIVE, kinds.TextDelta(ADD), END, execute="eager").run
 
 
 # Failed generations.
@@ -131,9 +122,9 @@ def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expect
 
 def failed(generation: str, **options: Any) -> tuple[list[str], list[Any]]:
     """Return the story of a turn that the provider ended with an error, and its calls."""
-    refused = SourceError("no", status=400, failed_generation=generation)
-    driver = driven(TextDelta("Hm. "), refused, **options)
-    return driver.story, [event.call for event in driver.events if isinstance(event, Call)]
+    refused = kinds.SourceError("no", status=400, failed_generation=generation)
+    driver = driven(kinds.TextDelta("Hm. "), refused, **options)
+    return driver.story, [event.call for event in driver.events if isinstance(event, kinds.Call)]
 
 
 TOOLS = [{"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}]
@@ -172,7 +163,7 @@ def test_a_salvaged_call_in_another_dialect_is_malformed(options: Any) -> None:
 
 
 def test_a_failed_generation_begins_a_turn() -> None:
-    refused = SourceError("no", failed_generation='###:{"name": "add"}')
+    refused = kinds.SourceError("no", failed_generation='###:{"name": "add"}')
     driver = driven(refused, tools=TOOLS, in_reasoning=True)
 
     assert ["start", "step 1", "warning salvaged"] == driver.story[:3]
@@ -180,8 +171,8 @@ def test_a_failed_generation_begins_a_turn() -> None:
 
 
 GENERATION = '###:{"name": "add", "arguments": {"a": 1}}'
-REFUSED = SourceError("no", failed_generation=GENERATION)
-STREAMED: list[SourceEvent] = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
+REFUSED = kinds.SourceError("no", failed_generation=GENERATION)
+STREAMED: list[kinds.SourceEvent] = [kinds.ToolCallStart("0", "n1", "add"), kinds.ToolCallDelta("0", '{"a": 1}')]
 
 
 def test_a_salvaged_call_that_was_streamed_runs_once() -> None:

@@ -9,15 +9,7 @@ import httpx
 import pytest
 
 from streamtools.errors import UnrecordedRequest
-from streamtools.recording import RecordedRequest, RecordingTransport, ReplayTransport, read_recording
-from streamtools.recording.redaction import (
-    credentials_in,
-    describe_request,
-    encode_secrets,
-    keep_headers,
-    redact_request,
-    redact_url,
-)
+from streamtools.recording import RecordedRequest, RecordingTransport, ReplayTransport, read_recording, redaction
 from tests.support.cases import together
 
 SECRET = "Zq7fLw2mXc9vRk4tBn8s"  # in an unknown format
@@ -47,7 +39,7 @@ def test_only_headers_of_the_allow_list_are_recorded() -> None:
         ("retry-after", "4"),
     ]
     expected = {"content-type": "text/event-stream", "retry-after": "3, 4"}
-    assert expected == keep_headers(headers)
+    assert expected == redaction.keep_headers(headers)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +55,7 @@ def test_only_headers_of_the_allow_list_are_recorded() -> None:
     ],
 )
 def test_urls_lose_their_credentials(url: str, written: str) -> None:
-    assert written == redact_url(url)
+    assert written == redaction.redact_url(url)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +71,12 @@ def test_urls_lose_their_credentials(url: str, written: str) -> None:
 )
 def test_bodies_are_recorded_on_request(content: bytes, fields: dict[str, Any]) -> None:
     expected = RecordedRequest(method="POST", url=URL, **fields)
-    request = describe_request("POST", URL, [("Authorization", "abc")], content, record_body=True)
-    assert expected == redact_request(request, encode_secrets([]))
+    request = redaction.describe_request("POST", URL, [("Authorization", "abc")], content, record_body=True)
+    assert expected == redaction.redact_request(request, redaction.encode_secrets([]))
     size = f"{len(content)} bytes" if content else ""
-    assert RecordedRequest(method="POST", url=URL, left_out=size) == describe_request("POST", URL, [], content)
+    assert RecordedRequest(method="POST", url=URL, left_out=size) == redaction.describe_request(
+        "POST", URL, [], content
+    )
 
 
 @pytest.mark.parametrize("record_body", [False, True])
@@ -120,7 +114,7 @@ def test_credentials_are_found_by_the_names_of_headers_and_parameters(
     headers: list[tuple[str, str]], url: str, found: list[str]
 ) -> None:
     """Short values are skipped."""
-    assert found == credentials_in(headers, url)
+    assert found == redaction.credentials_in(headers, url)
 
 
 @pytest.mark.parametrize(

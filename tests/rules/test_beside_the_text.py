@@ -24,30 +24,9 @@ from streamtools import (
     sources,
     tool,
 )
+from streamtools import events as kinds
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    CallDelta,
-    Done,
-    Executing,
-    FollowUp,
-    Matched,
-    NativeToolCall,
-    Partial,
-    ProviderCompleted,
-    Reasoning,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceWarning,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-)
 from streamtools.history import Assistant, Thought
 from streamtools.outputs import FORMATS
 from streamtools.runs import Runs
@@ -68,9 +47,9 @@ texts = st.lists(pieces, max_size=12).map("".join)
 places = st.lists(st.integers(0, 120), max_size=8)
 
 
-def thoughts(events: Sequence[UIEvent]) -> str:
+def thoughts(events: Sequence[kinds.UIEvent]) -> str:
     """Return the visible reasoning."""
-    return "".join(event.text for event in events if isinstance(event, Reasoning))
+    return "".join(event.text for event in events if isinstance(event, kinds.Reasoning))
 
 
 # Reasoning.
@@ -92,13 +71,13 @@ def test_rules_in_reasoning_do_not_depend_on_cuts(text: str, at: list[int], ends
         assert plain.content == _written(events, "text")
 
 
-def _written(events: Sequence[UIEvent], where: str) -> str:
+def _written(events: Sequence[kinds.UIEvent], where: str) -> str:
     written, instead = "", 0
     for event in events:
-        if isinstance(event, Matched) and event.where == where:
+        if isinstance(event, kinds.Matched) and event.where == where:
             assert event.position == len(written)
             written, instead = written + (event.match or ""), event.shown
-        elif event.type == where and isinstance(event, Text | Reasoning):
+        elif event.type == where and isinstance(event, kinds.Text | kinds.Reasoning):
             written, instead = written + event.text[instead:], max(0, instead - len(event.text))
     return written
 
@@ -110,14 +89,14 @@ def test_reasoning_is_unchanged_without_the_option() -> None:
     assert "ask [email]" == parse(text, text_rules=EMAIL, rules_in_reasoning=True).reasoning
 
 
-GIVEN: list[SourceEvent] = [
-    ReasoningDelta("ask bob@exa"),
-    ReasoningDelta("mple.org or", own={"openai": {"reasoning_details": [SECRET]}}),
-    ReasoningDelta(" not", "signed"),
-    TextDelta("mail bob@exam"),
-    ReasoningDelta("x"),
-    TextDelta("ple.org"),
-    ProviderCompleted(finish_reason="stop"),
+GIVEN: list[kinds.SourceEvent] = [
+    kinds.ReasoningDelta("ask bob@exa"),
+    kinds.ReasoningDelta("mple.org or", own={"openai": {"reasoning_details": [SECRET]}}),
+    kinds.ReasoningDelta(" not", "signed"),
+    kinds.TextDelta("mail bob@exam"),
+    kinds.ReasoningDelta("x"),
+    kinds.TextDelta("ple.org"),
+    kinds.ProviderCompleted(finish_reason="stop"),
 ]
 
 
@@ -126,9 +105,9 @@ def test_fields_of_the_provider_do_not_end_a_match_in_reasoning() -> None:
     written = f"ask {SECRET} or not"
     for at in range(len(written)):
         own = {"openai": {"reasoning_content": None}}
-        deltas = [ReasoningDelta(written[:at], own=own), ReasoningDelta(written[at:])]
+        deltas = [kinds.ReasoningDelta(written[:at], own=own), kinds.ReasoningDelta(written[at:])]
         assert "ask [email] or not" == thoughts(
-            run([*deltas, ProviderCompleted()], text_rules=EMAIL, rules_in_reasoning=True)
+            run([*deltas, kinds.ProviderCompleted()], text_rules=EMAIL, rules_in_reasoning=True)
         )
 
 
@@ -138,8 +117,8 @@ def test_text_ends_a_match_in_reasoning_and_vice_versa() -> None:
 
     outputs.validate(events)
     assert "ask [email] or notx" == thoughts(events)
-    assert "mail bob@example.org" == "".join(e.text for e in events if isinstance(e, Text))  # cut by a thought
-    assert "signed" in [e.signature for e in events if isinstance(e, Reasoning)]
+    assert "mail bob@example.org" == "".join(e.text for e in events if isinstance(e, kinds.Text))  # cut by a thought
+    assert "signed" in [e.signature for e in events if isinstance(e, kinds.Reasoning)]
     assert "reasoning_details" not in "".join(event.to_json() for event in events)
 
 
@@ -163,13 +142,18 @@ async def test_the_history_holds_the_original_reasoning(history: Any) -> None:
 @pytest.mark.parametrize(("rule", "reason"), [(rules.stop("END"), "finished"), (rules.fail("END"), "failed")])
 def test_a_match_in_reasoning_can_end_the_run(rule: rules.Rule, reason: str) -> None:
     """The text after it is not read."""
-    native: list[SourceEvent] = [TextDelta("a"), ReasoningDelta("hm EN"), ReasoningDelta("D x"), TextDelta(CALL)]
-    for said in (native, [TextDelta(f"<think>hm END x</think>{CALL}")]):
-        events = run([*said, ProviderCompleted()], text_rules=[rule], rules_in_reasoning=True)
+    native: list[kinds.SourceEvent] = [
+        kinds.TextDelta("a"),
+        kinds.ReasoningDelta("hm EN"),
+        kinds.ReasoningDelta("D x"),
+        kinds.TextDelta(CALL),
+    ]
+    for said in (native, [kinds.TextDelta(f"<think>hm END x</think>{CALL}")]):
+        events = run([*said, kinds.ProviderCompleted()], text_rules=[rule], rules_in_reasoning=True)
 
         outputs.validate(events)
         assert "hm " == thoughts(events)
-        assert (reason, []) == (getattr(events[-1], "reason", None), [e for e in events if isinstance(e, Call)])
+        assert (reason, []) == (getattr(events[-1], "reason", None), [e for e in events if isinstance(e, kinds.Call)])
 
 
 # Arguments.
@@ -188,14 +172,16 @@ async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> Non
         return "sent"
 
     written = '{"to": "bob\\u0040example.org"}' if native else f'{{"to": "{SECRET}"}}'
-    given: list[SourceEvent] = [TextDelta(each) for each in f'###:{{"name": "mail", "arguments": {written}}}']
+    given: list[kinds.SourceEvent] = [
+        kinds.TextDelta(each) for each in f'###:{{"name": "mail", "arguments": {written}}}'
+    ]
     if native:
-        deltas = [ToolCallDelta("0", each) for each in written]
-        given = [ToolCallStart("0", "i", "mail"), *deltas, NativeToolCall("mail", written, "0", "i")]
-    bad = NativeToolCall("mail", '{"to": 5, "cc": "bob@example.org"}', "1", "j")
-    more: list[SourceEvent] = [bad] if native else []
+        deltas = [kinds.ToolCallDelta("0", each) for each in written]
+        given = [kinds.ToolCallStart("0", "i", "mail"), *deltas, kinds.NativeToolCall("mail", written, "0", "i")]
+    bad = kinds.NativeToolCall("mail", '{"to": 5, "cc": "bob@example.org"}', "1", "j")
+    more: list[kinds.SourceEvent] = [bad] if native else []
     async with ToolStream(
-        Script([*given, *more, ProviderCompleted(finish_reason="stop")]),
+        Script([*given, *more, kinds.ProviderCompleted(finish_reason="stop")]),
         tools=[mail],
         text=TextOptions(rules=EMAIL, rules_in_arguments=True, history=history),
         parser=ParserOptions(call_deltas=True, call_partials=True),
@@ -207,9 +193,9 @@ async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> Non
 
     assert [SECRET] == ran
     assert "bob" not in reported
-    assert not [event for event in events if isinstance(event, CallDelta)]
-    assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, Executing)][:1]
-    grown = [e.value for e in events if isinstance(e, Partial) and e.path == ["to"] and isinstance(e.value, str)]
+    assert not [event for event in events if isinstance(event, kinds.CallDelta)]
+    assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, kinds.Executing)][:1]
+    grown = [e.value for e in events if isinstance(e, kinds.Partial) and e.path == ["to"] and isinstance(e.value, str)]
     assert "[email]" == "".join(grown)
     assert {"to": SECRET} == result.calls[0].arguments == result.outcomes[0].call.arguments
     assert ("bob" in json.dumps(result.messages())) is (history == "as_written")
@@ -230,7 +216,7 @@ async def test_rules_apply_to_pending_calls() -> None:
         ) as stream:
             events = [event async for event in stream]
         done = events[-1]
-        assert isinstance(done, Done)
+        assert isinstance(done, kinds.Done)
         assert SECRET not in "".join(event.to_json() for event in events)
         assert [{"to": "[email]"}] == [each.arguments for each in done.pending]
         assert [{"to": SECRET}] == [each.arguments for each in stream.result.pending]
@@ -241,34 +227,40 @@ async def test_rules_apply_to_pending_calls() -> None:
 
 SHOWN: Any = {"rules_in_arguments": True, "rules_in_reasoning": True}
 BAD = f'###:{{"name": "f", "arguments": {{"a": "{SECRET}'
-LEAKY: list[list[SourceEvent]] = [
-    [TextDelta(f"hi {SECRET}"), SourceError(f"could not parse: {SECRET}", cause="odd")],
+LEAKY: list[list[kinds.SourceEvent]] = [
+    [kinds.TextDelta(f"hi {SECRET}"), kinds.SourceError(f"could not parse: {SECRET}", cause="odd")],
     [
-        TextDelta("hi "),
-        SourceError("no", failed_generation=f'{SECRET} ###:{{"name": "f" {SECRET}}} ###:{{"name": "g"}}'),
-    ],
-    [TextDelta(f"hi {SECRET}"), ProviderCompleted(text=f'other {SECRET} ###:{{"a": "{SECRET}"}} ###:{{"name": "g"}}')],
-    [ToolCallStart("0", "i", "g"), ToolCallDelta("0", f'{{"a": {SECRET}'), ProviderCompleted()],
-    [
-        SourceWarning(Code.TEXT_MISMATCH, f"odd {SECRET}", raw=SECRET),
-        SourceWarning(Code.BAD_FRAME, "odd", raw="bob@exam"),
+        kinds.TextDelta("hi "),
+        kinds.SourceError("no", failed_generation=f'{SECRET} ###:{{"name": "f" {SECRET}}} ###:{{"name": "g"}}'),
     ],
     [
-        TextDelta("x"),
-        SourceRaw({SECRET: 1, "a": [(SECRET, 1)]}, "openai"),
-        SourceRaw({"b": SECRET}),
-        ProviderCompleted(),
+        kinds.TextDelta(f"hi {SECRET}"),
+        kinds.ProviderCompleted(text=f'other {SECRET} ###:{{"a": "{SECRET}"}} ###:{{"name": "g"}}'),
     ],
-    [TextDelta(BAD[:-4]), TextDelta(BAD[-4:])],
-    [TextDelta(f"###: {{{SECRET} ~~~tool_caller {SECRET}\n~~~tool_call\n{SECRET}\n~~~ {SECRET}"), ProviderCompleted()],
-    [TextDelta(f'~~~tool_result x\n{SECRET}\n~~~\n###:{{"name": "g"}} {SECRET}'), ProviderCompleted()],
-    [TextDelta(f'```\n###:{{"name": "g", "arguments": {{"a": "{SECRET}"}}}}\n```'), ProviderCompleted()],
+    [kinds.ToolCallStart("0", "i", "g"), kinds.ToolCallDelta("0", f'{{"a": {SECRET}'), kinds.ProviderCompleted()],
+    [
+        kinds.SourceWarning(Code.TEXT_MISMATCH, f"odd {SECRET}", raw=SECRET),
+        kinds.SourceWarning(Code.BAD_FRAME, "odd", raw="bob@exam"),
+    ],
+    [
+        kinds.TextDelta("x"),
+        kinds.SourceRaw({SECRET: 1, "a": [(SECRET, 1)]}, "openai"),
+        kinds.SourceRaw({"b": SECRET}),
+        kinds.ProviderCompleted(),
+    ],
+    [kinds.TextDelta(BAD[:-4]), kinds.TextDelta(BAD[-4:])],
+    [
+        kinds.TextDelta(f"###: {{{SECRET} ~~~tool_caller {SECRET}\n~~~tool_call\n{SECRET}\n~~~ {SECRET}"),
+        kinds.ProviderCompleted(),
+    ],
+    [kinds.TextDelta(f'~~~tool_result x\n{SECRET}\n~~~\n###:{{"name": "g"}} {SECRET}'), kinds.ProviderCompleted()],
+    [kinds.TextDelta(f'```\n###:{{"name": "g", "arguments": {{"a": "{SECRET}"}}}}\n```'), kinds.ProviderCompleted()],
 ]
 
 
 @pytest.mark.parametrize("given", LEAKY)
 @pytest.mark.parametrize("on", [{}, {"on_malformed": "text"}, {"after_call": "hide"}, {"native_tool_calls": False}])
-async def test_no_output_holds_a_match(given: list[SourceEvent], on: Any) -> None:
+async def test_no_output_holds_a_match(given: list[kinds.SourceEvent], on: Any) -> None:
     """Events as JSON and as text, encoders, logs, and records of a run."""
     with capture_logs() as logs:
         async with Runs() as runs:
@@ -303,7 +295,7 @@ async def test_a_follow_up_event_holds_no_match() -> None:
     async with chat(
         model, [{"role": "user", "content": "?"}], tools=[now], text=TextOptions(rules=EMAIL), follow_up=review
     ) as stream:
-        (reported,) = [event async for event in stream if isinstance(event, FollowUp)]
+        (reported,) = [event async for event in stream if isinstance(event, kinds.FollowUp)]
 
     assert SECRET not in reported.to_json()
     assert SECRET in json.dumps(reported.written)

@@ -12,26 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import Parser, StreamMachine, TextOptions, ToolStream, coalesce, outputs, parse, rules, sources, tool
+from streamtools import events as kinds
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    Matched,
-    NativeToolCall,
-    Partial,
-    ProviderCompleted,
-    Raw,
-    Reasoning,
-    ReasoningDelta,
-    SourceEvent,
-    SourceRaw,
-    SourceWarning,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-)
 from streamtools.limits import Limits
 from streamtools.parsing.text_filter import TextFilter
 from streamtools.rules import Rule
@@ -53,7 +35,7 @@ pieces = st.sampled_from([
 ])  # fmt: skip
 
 
-def feed(parser: Parser, deltas: Sequence[str]) -> list[UIEvent]:
+def feed(parser: Parser, deltas: Sequence[str]) -> list[kinds.UIEvent]:
     """Return all events of a parser."""
     return [event for delta in deltas for event in parser.feed(delta)] + parser.close()
 
@@ -93,17 +75,17 @@ def test_each_character_is_shown_or_in_a_match(text: str, at: list[int], chosen:
     assert_conserved(plain, events)
 
 
-def assert_conserved(plain: str, events: Sequence[UIEvent]) -> None:
+def assert_conserved(plain: str, events: Sequence[kinds.UIEvent]) -> None:
     """Raise AssertionError unless the events hold the whole text, in order."""
     written, instead = "", 0
     for event in events:
-        if isinstance(event, Matched):
+        if isinstance(event, kinds.Matched):
             assert event.position == len(written)
             assert event.match is not None
             assert len(event.match) == event.length
             written += event.match
             instead = event.shown
-        elif isinstance(event, Text):
+        elif isinstance(event, kinds.Text):
             written += event.text[instead:]
             instead = max(0, instead - len(event.text))
     assert plain == written
@@ -116,7 +98,7 @@ def no_candidate_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def _only_at_the_end(take: Callable[..., Any], end: Callable[..., Any]) -> Callable[..., Any]:
-    def taken(guard: TextFilter, events: list[UIEvent]) -> Any:
+    def taken(guard: TextFilter, events: list[kinds.UIEvent]) -> Any:
         guard.end = lambda out: None  # type: ignore[method-assign]
         try:
             return take(guard, events)
@@ -135,7 +117,7 @@ def a_match_is_counted_wrong(patch: pytest.MonkeyPatch) -> None:
     """Count the position of a match in the shown text."""
     show_all = TextFilter._show
 
-    def show(guard: TextFilter, found: Any, out: list[UIEvent]) -> None:
+    def show(guard: TextFilter, found: Any, out: list[kinds.UIEvent]) -> None:
         each = [found] if isinstance(found, str) else found
         show_all(guard, [one if isinstance(one, str) else one._replace(position=one.position + 1) for one in each], out)
 
@@ -151,7 +133,7 @@ def test_a_planted_fault_is_caught(
     def check() -> None:
         events = feed(Parser(text_rules=RULES), list(text))
         assert_conserved(parse(text).content, events)
-        assert "a …, top … and sec" == "".join(each.text for each in events if isinstance(each, Text))
+        assert "a …, top … and sec" == "".join(each.text for each in events if isinstance(each, kinds.Text))
 
     check()
     plant(monkeypatch)
@@ -165,7 +147,7 @@ def test_a_call_and_reasoning_end_a_match() -> None:
     events = feed(parser, [f"a top {CALL}secret top <think>secret</think>secret"])
 
     assert ["a top ", "thinking", "call-start", "call", "thinking", "secret top ", "reasoning", "secret"] == [
-        each.text if isinstance(each, Text) else each.type for each in coalesce(events)
+        each.text if isinstance(each, kinds.Text) else each.type for each in coalesce(events)
     ]
 
 
@@ -177,33 +159,33 @@ def test_a_match_is_reported_before_its_replacement() -> None:
     events = coalesce(found.events)
 
     assert events == [
-        Text("my "),
-        Matched("mark", "mark", 3, 3, fields={"n": "1"}),
-        Text(" "),
-        Matched("secret", "replace", 7, 6, 1),
-        Text("…"),
+        kinds.Text("my "),
+        kinds.Matched("mark", "mark", 3, 3, fields={"n": "1"}),
+        kinds.Text(" "),
+        kinds.Matched("secret", "replace", 7, 6, 1),
+        kinds.Text("…"),
     ]
-    assert ["[1]", "secret"] == [event.match for event in found.events if isinstance(event, Matched)]
+    assert ["[1]", "secret"] == [event.match for event in found.events if isinstance(event, kinds.Matched)]
     assert "secre" not in "".join(event.to_json().replace('"secret"', "") for event in events)
 
 
 def test_no_event_holds_a_match() -> None:
     """Including the raw text of calls, errors and near misses, and unknown data."""
     bad = '###:{"name": "f", "arguments": {"a": "secret"}'
-    given: list[SourceEvent] = [
-        TextDelta(f"say secret: {CALL.replace('b', 'x')} {bad} secret"),
-        SourceRaw({"choices": ["sec"]}),
-        SourceRaw({"item": ["a secret", 1]}, "openai"),
-        SourceWarning(Code.BAD_FRAME, "odd", raw='{"sec'),
-        ToolCallStart("0", "i", "f"),
-        ToolCallDelta("0", '{"secret'),
-        ProviderCompleted(finish_reason="stop"),
+    given: list[kinds.SourceEvent] = [
+        kinds.TextDelta(f"say secret: {CALL.replace('b', 'x')} {bad} secret"),
+        kinds.SourceRaw({"choices": ["sec"]}),
+        kinds.SourceRaw({"item": ["a secret", 1]}, "openai"),
+        kinds.SourceWarning(Code.BAD_FRAME, "odd", raw='{"sec'),
+        kinds.ToolCallStart("0", "i", "f"),
+        kinds.ToolCallDelta("0", '{"secret'),
+        kinds.ProviderCompleted(finish_reason="stop"),
     ]
     events = run(given, text_rules=[rules.replace("secret", "…", name="r")], on_malformed="error")
 
     outputs.validate(events)
     assert "sec" not in "".join(event.to_json() for event in events)
-    assert [{"item": ["a …", 1]}] == [event.data for event in events if isinstance(event, Raw)]
+    assert [{"item": ["a …", 1]}] == [event.data for event in events if isinstance(event, kinds.Raw)]
     near = parse("###: {secret", text_rules=[rules.replace("secret", "…")]).warnings
     assert all(each.raw is None for each in near)
 
@@ -229,19 +211,19 @@ def test_stop_ends_the_turn_as_a_stop_sequence_does(
 ) -> None:
     """Complete calls run. Later text is not shown, and later calls do not run."""
     machine = StreamMachine(text_rules=[rules.stop("END")], native_tool_calls=native, execute="eager")
-    events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
+    events = [event for delta in deltas for event in machine.feed(kinds.TextDelta(delta))]
     due = machine.take_runnable()
-    events += machine.feed(ProviderCompleted(text="".join(deltas))) + machine.end_step() + machine.close()
+    events += machine.feed(kinds.ProviderCompleted(text="".join(deltas))) + machine.end_step() + machine.close()
 
     assert machine.stopped
     assert calls == [call.name for call in due]
-    assert shown == "".join(event.text for event in events if isinstance(event, Text))
+    assert shown == "".join(event.text for event in events if isinstance(event, kinds.Text))
     assert ("finished", "stopped_by_rule") == _ending(events)
 
 
-def _ending(events: list[UIEvent]) -> tuple[str, str | None]:
+def _ending(events: list[kinds.UIEvent]) -> tuple[str, str | None]:
     done = events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, kinds.Done)
     return done.reason, done.finish_reason
 
 
@@ -249,56 +231,69 @@ def _ending(events: list[UIEvent]) -> tuple[str, str | None]:
 def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
     """Or by a native call, which is then ignored."""
     ends = [rules.stop(re.compile(r"END\b"))]
-    call = NativeToolCall("f", "{}", "0", "i")
-    for after in ([], [call], [TextDelta(tail)] if tail else []):
-        events = run([TextDelta("a END"), *after, ProviderCompleted()], text_rules=ends)
+    call = kinds.NativeToolCall("f", "{}", "0", "i")
+    for after in ([], [call], [kinds.TextDelta(tail)] if tail else []):
+        events = run([kinds.TextDelta("a END"), *after, kinds.ProviderCompleted()], text_rules=ends)
         assert ("finished", "stopped_by_rule") == _ending(events)
         assert [] == [event for event in events if event.type in ("call", "executing")]
 
 
 def test_fail_ends_the_run() -> None:
     """With an error. No call of the turn runs."""
-    events = run([TextDelta(f"{CALL} a FAIL b"), TextDelta("c"), ProviderCompleted()], text_rules=[rules.fail("FAIL")])
+    events = run(
+        [kinds.TextDelta(f"{CALL} a FAIL b"), kinds.TextDelta("c"), kinds.ProviderCompleted()],
+        text_rules=[rules.fail("FAIL")],
+    )
 
     outputs.validate(events)
-    (error,) = [event for event in events if isinstance(event, Error)]
+    (error,) = [event for event in events if isinstance(event, kinds.Error)]
     assert Code.GUARD_FAILED is error.code
     assert "failed" == _ending(events)[0]
     assert ["now"] == [call.name for call in events[-1].pending]  # type: ignore[union-attr]
-    assert " a " == "".join(event.text for event in events if isinstance(event, Text))
+    assert " a " == "".join(event.text for event in events if isinstance(event, kinds.Text))
 
 
 def test_native_reasoning_and_calls_end_a_match() -> None:
     """The numbers of events rise by one."""
-    given: list[SourceEvent] = [TextDelta("a sec"), ReasoningDelta("hm"), TextDelta("ret sec"), SourceRaw({}, "openai")]
-    events = run([*given, TextDelta("ret"), ProviderCompleted()], text_rules=RULES)
+    given: list[kinds.SourceEvent] = [
+        kinds.TextDelta("a sec"),
+        kinds.ReasoningDelta("hm"),
+        kinds.TextDelta("ret sec"),
+        kinds.SourceRaw({}, "openai"),
+    ]
+    events = run([*given, kinds.TextDelta("ret"), kinds.ProviderCompleted()], text_rules=RULES)
 
     outputs.validate(events)
     assert ["a sec", "hm", "ret sec", "ret"] == [
-        event.text for event in coalesce(events) if isinstance(event, Text | Reasoning)
+        event.text for event in coalesce(events) if isinstance(event, kinds.Text | kinds.Reasoning)
     ]
 
 
 @given(machine_sources, machine_options, st.booleans())
-def test_a_run_with_rules_has_valid_events(given: list[SourceEvent], chosen: Any, cancel: bool) -> None:
+def test_a_run_with_rules_has_valid_events(given: list[kinds.SourceEvent], chosen: Any, cancel: bool) -> None:
     """For any source events, and for rules that end the run."""
     ends = [rules.stop(re.compile(r"[a-f]\b")), rules.fail(re.compile(r"(?:H|```)(?!x)")), rules.remove("name")]
     for found in ([*RULES, *ends[2:]], ends):
         events = run(given, text_rules=found, cancel=cancel, **chosen)
         outputs.validate(events)
-        assert "name" not in "".join(event.text for event in events if isinstance(event, Text))
+        assert "name" not in "".join(event.text for event in events if isinstance(event, kinds.Text))
 
 
 @pytest.mark.parametrize("at", [1, 12, 30, 31, 32, 40])
 def test_typed_values_hold_the_shown_text(at: int) -> None:
     """Also if pending text is shown before another event."""
     text = '{"who": "bob@example.org and sec", "n": 12}'
-    given: list[SourceEvent] = [TextDelta(text[:at]), ReasoningDelta("hm"), TextDelta(text[at:]), ProviderCompleted()]
+    given: list[kinds.SourceEvent] = [
+        kinds.TextDelta(text[:at]),
+        kinds.ReasoningDelta("hm"),
+        kinds.TextDelta(text[at:]),
+        kinds.ProviderCompleted(),
+    ]
     events = run(given, text_rules=[rules.replace(re.compile("sec(?![a-z])"), "…")], output=OutputType(dict[str, Any]))
 
     outputs.validate(events)
-    shown = "".join(event.text for event in events if isinstance(event, Text))
-    values = [event.instance for event in events if isinstance(event, Partial) and event.instance is not None]
+    shown = "".join(event.text for event in events if isinstance(event, kinds.Text))
+    values = [event.instance for event in events if isinstance(event, kinds.Partial) and event.instance is not None]
     assert [json.loads(shown)] == values
     assert ("…" in shown) is ("sec" in f"{text[:at]}|{text[at:]}")
 

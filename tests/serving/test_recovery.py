@@ -15,20 +15,9 @@ import anyio
 import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, chat
+from streamtools import events as kinds
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
-from streamtools.events import (
-    ApprovalRequested,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    ReasoningDelta,
-    SourceEvent,
-    UIEvent,
-    Warning,
-    read_ui_event,
-)
 from streamtools.outputs import validate
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import redis_store
@@ -71,9 +60,9 @@ class Site:
     def store(self, client: object) -> Runs:
         return Runs(RedisStore(client, **self._options), **self._shared)
 
-    async def read(self, is_at: Callable[[UIEvent, Run], Awaitable[bool]]) -> list[UIEvent]:
+    async def read(self, is_at: Callable[[kinds.UIEvent, Run], Awaitable[bool]]) -> list[kinds.UIEvent]:
         """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
-        events: list[UIEvent] = []
+        events: list[kinds.UIEvent] = []
         async with self.processes() as (here, there):
             run = await here.start(self.make(), owner="ann", conversation="c", note={"asked": "Hello?"})
             found = await there.find(run.id, owner="ann")
@@ -113,7 +102,7 @@ def takeovers(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [each["streamtools"] for each in found if "gap" in each["streamtools"]]
 
 
-async def is_last(event: UIEvent, run: Run) -> bool:
+async def is_last(event: kinds.UIEvent, run: Run) -> bool:
     return event.seq == run._journal.last
 
 
@@ -133,8 +122,8 @@ async def test_a_tool_of_a_crashed_process(
             await anyio.sleep_forever()
         return "done"
 
-    async def is_running(event: UIEvent, run: Run) -> bool:
-        if is_executing := isinstance(event, Executing):
+    async def is_running(event: kinds.UIEvent, run: Run) -> bool:
+        if is_executing := isinstance(event, kinds.Executing):
             await begun.wait()
         return is_executing
 
@@ -154,9 +143,9 @@ async def test_a_tool_of_a_crashed_process(
     (logged,) = takeovers(caplog)
     assert {"handed_over": False, "gap": gap, "steps": 1, "unknown_calls": ["slow:n0"]}.items() <= logged.items()
     assert logged["owner_hash"] == hashlib.sha256(b"ann").hexdigest()[:16]
-    (end,) = [event for event in events if isinstance(event, Executed | Error)]
-    assert isinstance(end, Executed) == runs_again
-    assert isinstance(end, Executed) or end.code is Code.OUTCOME_UNKNOWN
+    (end,) = [event for event in events if isinstance(event, kinds.Executed | kinds.Error)]
+    assert isinstance(end, kinds.Executed) == runs_again
+    assert isinstance(end, kinds.Executed) or end.code is Code.OUTCOME_UNKNOWN
     assert text_of(events) == "Done."
 
 
@@ -170,8 +159,8 @@ async def test_a_tool_that_ended_after_the_crash(server: RedisServer, prefix: st
         await may_end.wait()
         return "done"
 
-    async def is_running(event: UIEvent, run: Run) -> bool:
-        while isinstance(event, Executing) and not ran:
+    async def is_running(event: kinds.UIEvent, run: Run) -> bool:
+        while isinstance(event, kinds.Executing) and not ran:
             await anyio.lowlevel.checkpoint()
         return bool(ran)
 
@@ -181,7 +170,7 @@ async def test_a_tool_that_ended_after_the_crash(server: RedisServer, prefix: st
         return chat(ScriptedModel(["Done."] if more else [calls(("slow", {}))]), ASK, tools=[slow], **more)
 
     events = await Site(server, prefix, partial(managed, make), ledger=MemoryLedger()).read(is_running)
-    assert (["done"], [1]) == ([event.result for event in events if isinstance(event, Executed)], ran)
+    assert (["done"], [1]) == ([event.result for event in events if isinstance(event, kinds.Executed)], ran)
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -215,14 +204,14 @@ async def test_a_decision_counts_in_the_next_process(server: RedisServer, prefix
     validate(events)
     assert text_of(events) == "Paid."
     assert len(bank.paid) == approved
-    assert 1 == sum(isinstance(event, ApprovalRequested) for event in events)
-    errors = {event.call_id: event.code for event in events if isinstance(event, Error)}
+    assert 1 == sum(isinstance(event, kinds.ApprovalRequested) for event in events)
+    errors = {event.call_id: event.code for event in events if isinstance(event, kinds.Error)}
     assert {"n0": Code.OUTCOME_UNKNOWN, **({} if approved else {"n1": Code.TOOL_DENIED})} == errors
 
 
-TWO_STEPS: list[list[str | SourceEvent]] = [
-    [ReasoningDelta("Both? "), "Let me look. ", native("a", "Oslo"), native("b", "Rome", "sign")],
-    [ReasoningDelta("Now. "), "It is sunny in Oslo, and in Rome as well."],
+TWO_STEPS: list[list[str | kinds.SourceEvent]] = [
+    [kinds.ReasoningDelta("Both? "), "Let me look. ", native("a", "Oslo"), native("b", "Rome", "sign")],
+    [kinds.ReasoningDelta("Now. "), "It is sunny in Oslo, and in Rome as well."],
 ]
 
 
@@ -240,7 +229,7 @@ def two_steps(ran: Callable[[str], object], **more: Any) -> Any:
 async def test_a_log_can_be_continued_after_each_event(server: RedisServer, prefix: str) -> None:
     """No tool runs again, because the log has its start before the tool starts."""
     started: dict[str, int] = {}  # by city: how many events the log had when the tool started
-    log: list[UIEvent] = []
+    log: list[kinds.UIEvent] = []
     decided: dict[str, Any] = {}
     async with Runs(RedisStore(server.url, prefix=prefix, recover=lambda lost: None)) as runs:
         run = await runs.start(two_steps(lambda city: started.setdefault(city, leased.written)), owner="ann")
@@ -248,7 +237,7 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
         async for event in run.attach():
             assert event.seq <= leased.written
             log.append(event)
-            if isinstance(event, ApprovalRequested):
+            if isinstance(event, kinds.ApprovalRequested):
                 await run.approve(event.call.id)
                 decided, decided_at = {event.call.id: Approve()}, leased.written
     for cut in range(len(log)):
@@ -256,7 +245,7 @@ async def test_a_log_can_be_continued_after_each_event(server: RedisServer, pref
         lost = LostRun(run.id, "ann", None, None, 1, log[:cut], decisions=decided if cut >= decided_at else {})
         async with two_steps(ran.append, continue_from=lost) as stream:
             events = log[:cut]
-            while not (events and isinstance(events[-1], Done)):
+            while not (events and isinstance(events[-1], kinds.Done)):
                 for question in await stream.questions():
                     stream.approve(question.call.id)
                 events.append(await anext(stream))
@@ -291,7 +280,7 @@ async def test_websockets_get_one_answer(server: RedisServer, prefix: str, crash
             frames += await hear(other)
             site.cut.restore()
             assert frames == [*seen, *await hear(one)]
-    validate(events := [read_ui_event(json.dumps(frame)) for frame in frames])
+    validate(events := [kinds.read_ui_event(json.dumps(frame)) for frame in frames])
     assert text_of(events) == "Let me look. It is sunny in Oslo, and in Rome as well."
     assert ["Oslo", "Rome"] == ran
 
@@ -310,9 +299,9 @@ async def test_a_process_that_has_lost_its_run(server: RedisServer, prefix: str)
         found = await there.find(run.id, owner="ann")
         with anyio.fail_after(20):
             async for event in found.attach():
-                if isinstance(event, ApprovalRequested):
+                if isinstance(event, kinds.ApprovalRequested):
                     site.cut.cut()
-                if isinstance(event, Warning):
+                if isinstance(event, kinds.Warning):
                     break
             with pytest.raises(OwnerUnreachable):
                 await run.approve("n0")
@@ -376,8 +365,8 @@ class NotEntered(Chat):
 
 class NotRead(NotEntered):
     async def __aenter__(self) -> Any:
-        async def events() -> AsyncIterator[UIEvent]:
-            for event in list[UIEvent]():
+        async def events() -> AsyncIterator[kinds.UIEvent]:
+            for event in list[kinds.UIEvent]():
                 yield event
             raise OSError("gone")
 
@@ -408,7 +397,7 @@ async def test_a_run_that_cannot_be_continued_fails(
         return kind(ScriptedModel([OSError("gone")]), ASK, tools=[weather], **more)
 
     done = (await Site(server, prefix, make, max_outage=LEASE, ledger=MemoryLedger()).read(is_last))[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, kinds.Done)
     assert done.reason == "failed"
     assert ("run_not_continued" in caplog.text) == (how not in ("fails", "not entered", "not read"))
     assert ("`recover` returned None" in caplog.text) == (how == "none")
@@ -500,7 +489,7 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
                 assert here._store is not None
                 here._store.begin = partial(begin_and_crash, here._store.begin)  # type: ignore[method-assign]
             run = await here.decide(run.id, run.suspension.calls[0].id, True, owner="ann")
-        events = list[UIEvent]()
+        events = list[kinds.UIEvent]()
         with anyio.fail_after(20):
             async for event in (await there.find(run.id, owner="ann")).attach():
                 events.append(event)
@@ -512,7 +501,7 @@ async def test_a_run_that_continues_waiting_runs_is_continued(server: RedisServe
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [("Ann", 5), ("Bob", 7)] == bank.paid
     assert text_of(events) == "It is sunny in Oslo, and it is sunny in Rome as well."
-    assert isinstance(events[-1], Done)
+    assert isinstance(events[-1], kinds.Done)
     assert "finished" == events[-1].reason
     if crash == "in the answer":
         (lost,) = site.losses

@@ -12,20 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamtools import events as kinds
 from streamtools import sources
 from streamtools.errors import Code
-from streamtools.events import (
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    TextDelta,
-    Usage,
-)
 from streamtools.limits import Limits
 from streamtools.sources.adapter import Frame, bad_frame, skipped
 from streamtools.sources.provider_terms import Fault
@@ -36,7 +25,7 @@ from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
 from tests.support.provider_streams import BY_NAME
 
-STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
+STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
 
 
 def delta(index: Any = 0, **value: Any) -> bytes:
@@ -64,14 +53,14 @@ def end(reason: str = "end_turn") -> bytes:
 
 
 USAGE = {"inputTokens": 5, "outputTokens": 3, "totalTokens": 15, "cacheReadInputTokens": 4, "cacheWriteInputTokens": 3}
-READ = Usage(input=12, output=3, total=15, cache_read=4, cache_write=3)
+READ = kinds.Usage(input=12, output=3, total=15, cache_read=4, cache_write=3)
 TRACE = {"trace": {"guardrail": {"actionReason": "none"}}}
 CITED = {"contentBlockIndex": 0, "delta": {"citation": {"title": "a"}}}
 
 GROUNDING = {"toolUse": {"toolUseId": "t3", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
 DEEP: Any = json.loads("[" * 90 + "]" * 90)
 
-STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+STREAMS: dict[str, tuple[list[bytes], list[kinds.SourceEvent]]] = {
     # Only blocks of calls are started; the usage comes behind the reason, and counts what was cached apart.
     "text": (
         [
@@ -81,9 +70,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [
             *texts("Par", "is"),
-            SourceUsage(READ),
-            SourceRaw(TRACE),
-            ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=READ),
+            kinds.SourceUsage(READ),
+            kinds.SourceRaw(TRACE),
+            kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=READ),
         ],
     ),
     "reasoning": (
@@ -94,11 +83,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(delta(2, text="a"), end("max_tokens")),
         ],
         [
-            ReasoningDelta("Hm"),
-            ReasoningDelta("", "s"),
-            ReasoningDelta("", "ZGF0YQ==", redacted=True),
-            TextDelta("a"),
-            ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens"),
+            kinds.ReasoningDelta("Hm"),
+            kinds.ReasoningDelta("", "s"),
+            kinds.ReasoningDelta("", "ZGF0YQ==", redacted=True),
+            kinds.TextDelta("a"),
+            kinds.ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens"),
         ],
     ),
     "calls": (
@@ -111,8 +100,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             *called("1", "t1", "f", '{"a":', "1}"),
             *called("2", "t2", "g"),
-            NativeToolCall("nova_grounding", "{}", "3", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
-            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
+            kinds.NativeToolCall("nova_grounding", "{}", "3", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
+            kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use"),
         ],
     ),
     "a tool that Bedrock runs, and its result": (
@@ -126,9 +115,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(delta(3, image={"source": {"bytes": "aGk="}}), stop(3), opens(4, image={"format": "png"}), end()),
         ],
         [
-            NativeToolCall("nova_grounding", "{}", "1", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
-            TextDelta("So."),
-            SourceRaw(
+            kinds.NativeToolCall("nova_grounding", "{}", "1", "t3", provider_executed=True, own={"bedrock": GROUNDING}),
+            kinds.TextDelta("So."),
+            kinds.SourceRaw(
                 {
                     "toolResult": {
                         "toolUseId": "t3",
@@ -139,8 +128,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
                 },
                 "bedrock",
             ),
-            SourceRaw({"image": {"format": "png", "source": {"bytes": "aGk="}}}, "bedrock"),
-            SourceRaw({"image": {"format": "png"}}),
+            kinds.SourceRaw({"image": {"format": "png", "source": {"bytes": "aGk="}}}, "bedrock"),
+            kinds.SourceRaw({"image": {"format": "png"}}),
             STOP,
         ],
     ),
@@ -152,9 +141,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(delta(3, toolUse={"input": "{"}), stop(3), end()),
         ],
         [
-            SourceWarning(Code.BAD_FRAME, "an event could not be decoded: it nests too deep"),
-            SourceRaw({"toolResult": {"toolUseId": "t3", "content": []}}, "bedrock"),
-            NativeToolCall("nova_grounding", "{", "1", "t3", provider_executed=True),
+            kinds.SourceWarning(Code.BAD_FRAME, "an event could not be decoded: it nests too deep"),
+            kinds.SourceRaw({"toolResult": {"toolUseId": "t3", "content": []}}, "bedrock"),
+            kinds.NativeToolCall("nova_grounding", "{", "1", "t3", provider_executed=True),
             STOP,
         ],
     ),
@@ -166,11 +155,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             event("messageStop", {"stopReason": "guardrail_intervened", "additionalModelResponseFields": {"b": 2}}),
         ],
         [
-            SourceRaw({"contentBlockDelta": CITED}),
-            SourceRaw({"a": 1}),
-            SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"novelty": {"format": "png"}}}}),
-            SourceRaw({"additionalModelResponseFields": {"b": 2}}),
-            ProviderCompleted(finish_reason="content_filter", raw_finish_reason="guardrail_intervened"),
+            kinds.SourceRaw({"contentBlockDelta": CITED}),
+            kinds.SourceRaw({"a": 1}),
+            kinds.SourceRaw({"contentBlockStart": {"contentBlockIndex": 4, "start": {"novelty": {"format": "png"}}}}),
+            kinds.SourceRaw({"additionalModelResponseFields": {"b": 2}}),
+            kinds.ProviderCompleted(finish_reason="content_filter", raw_finish_reason="guardrail_intervened"),
         ],
     ),
     "citations, which go back with the text that they stand behind": (
@@ -180,12 +169,12 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [
             *texts("I ", "see: "),
-            SourceRaw({}, "bedrock", "text"),
+            kinds.SourceRaw({}, "bedrock", "text"),
             *texts("it ", "is so"),
-            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
-            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
-            SourceRaw({"citationsContent": {"citations": [{"title": "a"}, {"title": "b"}]}}, "bedrock", "text"),
-            TextDelta("."),
+            kinds.SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "a"}}}}),
+            kinds.SourceRaw({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "b"}}}}),
+            kinds.SourceRaw({"citationsContent": {"citations": [{"title": "a"}, {"title": "b"}]}}, "bedrock", "text"),
+            kinds.TextDelta("."),
             STOP,
         ],
     ),
@@ -193,23 +182,23 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [start(toolUseId="t", name="f"), delta(toolUse={"input": 5}), end()],
         [
             *called("1", "t", "f", fault=Code.INVALID_ARGUMENTS),
-            SourceRaw({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": 5}}}}),
+            kinds.SourceRaw({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": 5}}}}),
             STOP,
         ],
     ),
     "an exception in mid-stream": (
         [delta(text="a"), exception("throttlingException", {"message": "Too many"}), delta(text="b"), end()],
-        [TextDelta("a"), SourceError("Too many (throttlingException)", cause="throttlingException")],
+        [kinds.TextDelta("a"), kinds.SourceError("Too many (throttlingException)", cause="throttlingException")],
     ),
     "an exception without words": (
         [exception("internalServerException", {})],
-        [SourceError("the request failed (internalServerException)", cause="internalServerException")],
+        [kinds.SourceError("the request failed (internalServerException)", cause="internalServerException")],
     ),
     "an error of the transport": (
         [message(b"", {":message-type": "error", ":error-code": "500", ":error-message": "Oops"})],
-        [SourceError("Oops (500)", cause="500")],
+        [kinds.SourceError("Oops (500)", cause="500")],
     ),
-    "no end": ([delta(text="a")], [TextDelta("a")]),
+    "no end": ([delta(text="a")], [kinds.TextDelta("a")]),
     "Anthropic inside": (
         [
             chunk({"type": "message_start", "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 5}}}),
@@ -219,9 +208,9 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             chunk({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 5}}),
         ],
         [
-            SourceUsage(Usage(input=5)),
-            TextDelta("ü"),
-            ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=Usage(input=5)),
+            kinds.SourceUsage(kinds.Usage(input=5)),
+            kinds.TextDelta("ü"),
+            kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=kinds.Usage(input=5)),
         ],
     ),
     "an exception inside": (
@@ -229,11 +218,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             chunk({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}),
             exception("modelStreamErrorException", {"message": "No", "originalStatusCode": 500}),
         ],
-        [TextDelta("a"), SourceError("No (modelStreamErrorException)", cause="modelStreamErrorException")],
+        [kinds.TextDelta("a"), kinds.SourceError("No (modelStreamErrorException)", cause="modelStreamErrorException")],
     ),
     "chat completions inside": (
         [chunk({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]})],
-        [TextDelta("a"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")],
+        [kinds.TextDelta("a"), kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")],
     ),
 }
 
@@ -242,19 +231,21 @@ def test_events_of_boto3_are_read_like_bytes() -> None:
     """One object with one member each, bytes as bytes, is the same as the message."""
     value = {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "a"}}}
     inside = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
-    assert [TextDelta("a")] == Bedrock().take(value)
-    assert [TextDelta("a")] == Bedrock().take({"chunk": {"bytes": json.dumps(inside).encode()}})
+    assert [kinds.TextDelta("a")] == Bedrock().take(value)
+    assert [kinds.TextDelta("a")] == Bedrock().take({"chunk": {"bytes": json.dumps(inside).encode()}})
     told = Bedrock().take({"validationException": {"message": "No"}})
-    assert [SourceError("No (validationException)", cause="validationException")] == told
+    assert [kinds.SourceError("No (validationException)", cause="validationException")] == told
 
 
 def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
     """Only the chunk is lost. A stream without a readable chunk has another format."""
     bad, unknown = event("chunk", {"bytes": "?"}), chunk({"generation": "a"})
     good = chunk({"type": "message_stop"})
-    assert [SourceWarning, SourceRaw, ProviderCompleted] == [type(each) for each in read(Bedrock, bad, unknown, good)]
+    assert [kinds.SourceWarning, kinds.SourceRaw, kinds.ProviderCompleted] == [
+        type(each) for each in read(Bedrock, bad, unknown, good)
+    ]
     (_, error) = read(Bedrock, unknown)
-    assert isinstance(error, SourceError)
+    assert isinstance(error, kinds.SourceError)
     assert "begins with an object with the fields generation" in error.message
 
 
@@ -316,11 +307,13 @@ def test_damaged_messages_are_reported() -> None:
     """A lost message is a warning, and a lost framing the end, which no success follows."""
     flipped = delta(text="one")[:-1] + b"?"
     lost = read(Bedrock, delta(text="a"), flipped, delta(text="b"), end())
-    assert [TextDelta, SourceWarning, TextDelta, ProviderCompleted] == [type(each) for each in lost]
+    assert [kinds.TextDelta, kinds.SourceWarning, kinds.TextDelta, kinds.ProviderCompleted] == [
+        type(each) for each in lost
+    ]
     broken = read(Bedrock, delta(text="a"), b"x" * 20, end())
-    assert [TextDelta("a"), SourceError("the prelude of a message is invalid", cause="framing")] == broken
+    assert [kinds.TextDelta("a"), kinds.SourceError("the prelude of a message is invalid", cause="framing")] == broken
     (page,) = read(Bedrock, b"<html>Bad gateway</html>")
-    assert isinstance(page, SourceError)
+    assert isinstance(page, kinds.SourceError)
     assert "begins with the line `<html>Bad" in page.message
 
 

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamtools import events as kinds
 from streamtools.errors import Code
-from streamtools.events import (
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    TextDelta,
-    Usage,
-)
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.cohere import Cohere
 from tests.sources.adapters import called, forwarded, read, texts, thoughts
@@ -44,9 +34,9 @@ def end(reason: str | None = "COMPLETE", **more: Any) -> bytes:
 START = sse({"type": "message-start", "id": "m1", "delta": {"message": {"role": "assistant"}}}, "message-start")
 USAGE = {"billed_units": {"input_tokens": 2, "output_tokens": 1}, "tokens": {"input_tokens": 9.0, "output_tokens": 4.0}}
 CITED = {"start": 0, "end": 5, "text": "Paris", "sources": [{"type": "document", "id": "d"}]}
-STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="COMPLETE")
+STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="COMPLETE")
 
-STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
+STREAMS: dict[str, tuple[list[bytes], list[kinds.SourceEvent]]] = {
     "thinking and text": (
         [
             START,
@@ -59,10 +49,10 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             DONE,
         ],
         [
-            ReasoningDelta("Hm"),
+            kinds.ReasoningDelta("Hm"),
             *texts("Par", "is"),
-            ProviderCompleted(
-                finish_reason="stop", raw_finish_reason="COMPLETE", usage=Usage(input=9, output=4, cache_read=3)
+            kinds.ProviderCompleted(
+                finish_reason="stop", raw_finish_reason="COMPLETE", usage=kinds.Usage(input=9, output=4, cache_read=3)
             ),
         ],
     ),
@@ -75,32 +65,36 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *thoughts("I ", "look"),
             *called("1", "f_1", "f", '{"a":', "1}"),
             *called("2", "g_2", "g"),
-            ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="TOOL_CALL"),
+            kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="TOOL_CALL"),
         ],
     ),
     "citations": (
         [said("Paris"), event("citation-start", 0, citations=CITED), event("citation-end", 0), end()],
         [
-            TextDelta("Paris"),
-            SourceRaw({"type": "citation-start", "index": 0, "delta": {"message": {"citations": CITED}}}),
+            kinds.TextDelta("Paris"),
+            kinds.SourceRaw({"type": "citation-start", "index": 0, "delta": {"message": {"citations": CITED}}}),
             STOP,
         ],
     ),
     "an end that is an error": (
         [said("a"), end("ERROR", error="No more", usage=USAGE), said("b"), end()],
-        [TextDelta("a"), SourceUsage(Usage(input=9, output=4)), SourceError("No more", cause="ERROR")],
+        [
+            kinds.TextDelta("a"),
+            kinds.SourceUsage(kinds.Usage(input=9, output=4)),
+            kinds.SourceError("No more", cause="ERROR"),
+        ],
     ),
-    "an error in its usual shape": ([sse({"message": "invalid"}, "error")], [SourceError("invalid")]),
+    "an error in its usual shape": ([sse({"message": "invalid"}, "error")], [kinds.SourceError("invalid")]),
     "a length": (
         [said("a"), end("MAX_TOKENS")],
-        [TextDelta("a"), ProviderCompleted(None, None, "length", "MAX_TOKENS")],
+        [kinds.TextDelta("a"), kinds.ProviderCompleted(None, None, "length", "MAX_TOKENS")],
     ),
     "leaves of an odd type cost themselves": (
         [said(5), event("tool-plan-delta", tool_plan=6), said("a"), sse([1]), sse({"type": 7}), end()],
         [
-            SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": 5}}}}),
-            SourceRaw({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": 6}}}),
-            TextDelta("a"),
+            kinds.SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": 5}}}}),
+            kinds.SourceRaw({"type": "tool-plan-delta", "delta": {"message": {"tool_plan": 6}}}),
+            kinds.TextDelta("a"),
             *forwarded([1], {"type": 7}),
             STOP,
         ],
@@ -109,7 +103,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [*asked(0, "f_1", "f", 5), end()],
         [
             *called("1", "f_1", "f", fault=Code.INVALID_ARGUMENTS),
-            SourceRaw(
+            kinds.SourceRaw(
                 {
                     "type": "tool-call-delta",
                     "index": 0,
@@ -126,4 +120,4 @@ def test_calls_over_the_limit_are_refused() -> None:
     """Each that begins while as many are open is refused, and not kept."""
     begun = [asked(index, f"c{index}", "f")[0] for index in range(4)]
     events = read(lambda: Cohere(Limits(calls=2)), *begun, end("TOOL_CALL"))
-    assert [Code.TOO_MANY_CALLS] * 2 == [each.fault for each in events if isinstance(each, NativeToolCall)]
+    assert [Code.TOO_MANY_CALLS] * 2 == [each.fault for each in events if isinstance(each, kinds.NativeToolCall)]

@@ -14,19 +14,9 @@ import httpx
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
+from streamtools import events as kinds
 from streamtools import sources
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import (
-    ChainCompleted,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceWarning,
-    TextDelta,
-    ToolCallStart,
-)
 from streamtools.sources.adapter import Frame, as_frame
 from tests.sources.adapters import called, collect
 from tests.support.cases import together
@@ -61,11 +51,11 @@ VALUES: list[dict[str, Any]] = [
     {"choices": [{"index": 0, "delta": {"content": "a", "reasoning_content": "b"}}]},
     {"choices": [{"index": 0, "delta": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]},
 ]
-EVENTS: list[SourceEvent] = [
-    ReasoningDelta("b", own={"openai": {"reasoning_content": None}}),
-    TextDelta("a"),
+EVENTS: list[kinds.SourceEvent] = [
+    kinds.ReasoningDelta("b", own={"openai": {"reasoning_content": None}}),
+    kinds.TextDelta("a"),
     *called("0", "x", "f", '{"a":1}'),
-    ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls"),
+    kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_calls"),
 ]
 
 
@@ -79,7 +69,7 @@ class Written:
         return self._value
 
 
-def take(*items: object) -> list[SourceEvent]:
+def take(*items: object) -> list[kinds.SourceEvent]:
     adapter = sources.adapter("openai")
     return [event for item in items for event in adapter.take(item)] + adapter.close()
 
@@ -107,7 +97,7 @@ def test_unset_fields_of_objects_are_omitted() -> None:
 def test_objects_in_dicts_are_read() -> None:
     """Wherever an SDK left one; times and the like are written as JSON has them."""
     item = {"choices": [Choice(delta=Delta(content="a"), finish_reason="stop")], "at": datetime.date(2026, 1, 1)}
-    assert [TextDelta("a"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")] == take(item)
+    assert [kinds.TextDelta("a"), kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")] == take(item)
 
 
 def test_a_whole_completion_is_read_as_one_chunk() -> None:
@@ -119,8 +109,8 @@ def test_a_whole_completion_is_read_as_one_chunk() -> None:
 
 def test_errors_may_be_dicts() -> None:
     """They are the same errors as in bytes."""
-    assert take({"error": {"message": "no", "code": 429}}) == [SourceError("no", status=429, cause="429")]
-    assert take({"type": "error", "message": "no"}) == [SourceError("no")]
+    assert take({"error": {"message": "no", "code": 429}}) == [kinds.SourceError("no", status=429, cause="429")]
+    assert take({"type": "error", "message": "no"}) == [kinds.SourceError("no")]
 
 
 def test_server_sent_events_may_be_dicts() -> None:
@@ -128,16 +118,16 @@ def test_server_sent_events_may_be_dicts() -> None:
     adapter = sources.adapter("latitude")
     events = adapter.take({"event": "provider-event", "data": {"type": "text-delta", "textDelta": "a"}})
     events += adapter.take({"event": "latitude-event", "data": '{"type":"chain-completed"}', "id": "1"})
-    assert [type(event) for event in events] == [TextDelta, ProviderCompleted, ChainCompleted]
-    assert take({"event": "", "data": "[DONE]"}) == [ProviderCompleted(finish_reason="stop")]
-    assert take({"event": "x", "data": 5})[0] == SourceRaw({"event": "x", "data": 5})
+    assert [type(event) for event in events] == [kinds.TextDelta, kinds.ProviderCompleted, kinds.ChainCompleted]
+    assert take({"event": "", "data": "[DONE]"}) == [kinds.ProviderCompleted(finish_reason="stop")]
+    assert take({"event": "x", "data": 5})[0] == kinds.SourceRaw({"event": "x", "data": 5})
 
 
 def test_surrogate_pairs_that_two_objects_share_are_joined() -> None:
     """They wait for one another like those in bytes."""
     deltas = [[{"delta": {"content": each}}] for each in ("\ud83d", "\ude00")]
-    assert take(*({"choices": each} for each in deltas)) == [TextDelta("😀")]
-    assert take(*(Chunk.model_construct(choices=each) for each in deltas)) == [TextDelta("😀")]
+    assert take(*({"choices": each} for each in deltas)) == [kinds.TextDelta("😀")]
+    assert take(*(Chunk.model_construct(choices=each) for each in deltas)) == [kinds.TextDelta("😀")]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +158,9 @@ def test_objects_that_nest_too_deep_are_warnings() -> None:
 
     for item in (ring, Ring()):
         warning, text = take(item, {"choices": [{"delta": {"content": "a"}}]})
-        assert isinstance(warning, SourceWarning)
+        assert isinstance(warning, kinds.SourceWarning)
         assert warning.code is Code.BAD_FRAME
-        assert text == TextDelta("a")
+        assert text == kinds.TextDelta("a")
 
 
 # Streams of SDKs: objects that iterate over chunks and have the response beside them.
@@ -207,7 +197,7 @@ async def test_a_stream_of_an_sdk_is_read_as_bytes() -> None:
         client.stream("POST", server.url) as response,
     ):
         source = sources.openai(Stream(response))
-        assert await collect(source) == [*EVENTS[:-2], SourceError("no")]
+        assert await collect(source) == [*EVENTS[:-2], kinds.SourceError("no")]
         await source.aclose()
         assert response.is_closed
 
@@ -299,33 +289,36 @@ class Broken(Exception):
 GROQ = {"message": "m", "type": "t", "code": "tool_use_failed", "failed_generation": "x" * 5000, "status_code": 400}
 NAME = f"{__name__}.APIError"
 
-RAISED: dict[str, tuple[Exception, SourceError]] = {
-    "openai, in a chunk": (APIError("no", {"message": "no", "code": 400}), SourceError("no", status=400, cause="400")),
+RAISED: dict[str, tuple[Exception, kinds.SourceError]] = {
+    "openai, in a chunk": (
+        APIError("no", {"message": "no", "code": 400}),
+        kinds.SourceError("no", status=400, cause="400"),
+    ),
     "groq": (
         APIError("m", {"error": GROQ}),
-        SourceError("m", status=400, cause="t tool_use_failed", failed_generation="x" * 5000),
+        kinds.SourceError("m", status=400, cause="t tool_use_failed", failed_generation="x" * 5000),
     ),
     "anthropic, whose status is that of the stream": (
         APIError("x", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, 200),
-        SourceError("Overloaded", cause="overloaded_error"),
+        kinds.SourceError("Overloaded", cause="overloaded_error"),
     ),
     "a status and no body": (
         APIError("Error code: 503", None, 503),
-        SourceError("Error code: 503", status=503, cause=NAME),
+        kinds.SourceError("Error code: 503", status=503, cause=NAME),
     ),
-    "a body that is text": (APIError("x", "<html>", 502), SourceError("<html>", status=502)),
+    "a body that is text": (APIError("x", "<html>", 502), kinds.SourceError("<html>", status=502)),
     "a body that is the text of JSON": (
         APIError("x", '{"error": {"message": "no"}}', 500),
-        SourceError("no", status=500),
+        kinds.SourceError("no", status=500),
     ),
     "no words": (
         APIError(b"x", None, 500),  # type: ignore[arg-type]
-        SourceError("the provider reported an error", status=500, cause=NAME),
+        kinds.SourceError("the provider reported an error", status=500, cause=NAME),
     ),
-    "ollama": (ResponseError("model crashed"), SourceError("model crashed")),
+    "ollama": (ResponseError("model crashed"), kinds.SourceError("model crashed")),
     "google": (
         ClientError(429, {"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}}),
-        SourceError("Quota", status=429, cause="429"),
+        kinds.SourceError("Quota", status=429, cause="429"),
     ),
 }
 
@@ -336,18 +329,18 @@ def failing(error: Exception, *items: object) -> Iterator[Any]:
 
 
 @together(("error", "expected"), RAISED.values(), ids=RAISED)
-async def test_an_exception_of_an_sdk_is_the_providers_error(error: Exception, expected: SourceError) -> None:
+async def test_an_exception_of_an_sdk_is_the_providers_error(error: Exception, expected: kinds.SourceError) -> None:
     """It has the message of the provider and is not an interruption. It is the last event."""
     assert await collect(sources.openai(failing(error, VALUES[0]))) == [*EVENTS[:2], expected]
-    assert await collect(sources.text(failing(error, "a"))) == [TextDelta("a"), expected]
-    assert await collect(sources.events(failing(error, TextDelta("a")))) == [TextDelta("a"), expected]
+    assert await collect(sources.text(failing(error, "a"))) == [kinds.TextDelta("a"), expected]
+    assert await collect(sources.events(failing(error, kinds.TextDelta("a")))) == [kinds.TextDelta("a"), expected]
 
 
 @pytest.mark.parametrize("error", [APIError("Connection error."), OSError(5, "no"), Broken()], ids=repr)
 async def test_a_transport_exception_is_an_interruption(error: Exception) -> None:
     """Then the type is for the log, and a stream that had ended before is whole."""
     *_, last = await collect(sources.openai(failing(error, VALUES[0])))
-    assert isinstance(last, SourceError)
+    assert isinstance(last, kinds.SourceError)
     assert last.code is Code.STREAM_INTERRUPTED
     assert await collect(sources.openai(failing(error, *VALUES))) == EVENTS
 
@@ -355,16 +348,16 @@ async def test_a_transport_exception_is_an_interruption(error: Exception) -> Non
 async def test_an_error_replaces_a_finish_reason() -> None:
     """In bytes, the error would be in the next chunk. After the terminator, it is ignored."""
     error = APIError("no", {"message": "no"})
-    assert await collect(sources.openai(failing(error, *VALUES))) == [*EVENTS[:4], SourceError("no")]
+    assert await collect(sources.openai(failing(error, *VALUES))) == [*EVENTS[:4], kinds.SourceError("no")]
     assert await collect(sources.openai(failing(error, *VALUES, b"data: [DONE]\n\n"))) == EVENTS
-    done = ProviderCompleted(finish_reason="stop")
+    done = kinds.ProviderCompleted(finish_reason="stop")
     assert await collect(sources.events(failing(error, done))) == [done]
 
 
 async def test_buffered_data_precedes_the_error_of_an_sdk() -> None:
     """Buffered halves of surrogate pairs are reported first."""
     begun = {"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"id": "x", "function": {"name": "f"}}]}}]}
-    assert [ToolCallStart("0", "x", "f"), TextDelta("\ufffd"), SourceError("no")] == await collect(
+    assert [kinds.ToolCallStart("0", "x", "f"), kinds.TextDelta("\ufffd"), kinds.SourceError("no")] == await collect(
         sources.openai(failing(APIError("no", "no"), begun))
     )
 
@@ -378,7 +371,7 @@ async def test_groq_refuses_before_the_stream_begins() -> None:
         client.stream("POST", server.url) as response,
     ):
         assert await collect(sources.openai(response)) == [
-            SourceError(
+            kinds.SourceError(
                 "m",
                 status=400,
                 cause="tool_use_failed",
@@ -391,7 +384,7 @@ async def test_groq_refuses_before_the_stream_begins() -> None:
 def test_other_refusals_contain_no_call() -> None:
     """Groq's JSON mode also sends the text. It contains no call."""
     error = {"message": "m", "code": "json_validate_failed", "failed_generation": "x"}
-    assert take({"error": error}) == [SourceError("m", cause="json_validate_failed")]
+    assert take({"error": error}) == [kinds.SourceError("m", cause="json_validate_failed")]
     assert take({"error": {"message": "m", "code": "tool_use_failed", "failed_generation": 5}}) == [
-        SourceError("m", cause="tool_use_failed")
+        kinds.SourceError("m", cause="tool_use_failed")
     ]

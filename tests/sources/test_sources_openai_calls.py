@@ -12,18 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.events import (
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    read_source_event,
-)
+from streamtools import events as kinds
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from tests.sources.adapters import started
@@ -31,7 +20,7 @@ from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts
 
-Start, Delta, End = ToolCallStart, ToolCallDelta, NativeToolCall
+Start, Delta, End = kinds.ToolCallStart, kinds.ToolCallDelta, kinds.NativeToolCall
 A, B = '{"a":1}', '{"b":2}'
 
 
@@ -52,12 +41,12 @@ def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [[each] for each in pieces]
 
 
-WHOLE: list[SourceEvent] = [*started("0", "x", "f", A), End("f", key="0", id="x")]
-ENDS: list[SourceEvent] = [End("f", key="0", id="x"), End("g", key="1", id="y")]
-BOTH: list[SourceEvent] = [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS]
+WHOLE: list[kinds.SourceEvent] = [*started("0", "x", "f", A), End("f", key="0", id="x")]
+ENDS: list[kinds.SourceEvent] = [End("f", key="0", id="x"), End("g", key="1", id="y")]
+BOTH: list[kinds.SourceEvent] = [*started("0", "x", "f", A), *started("1", "y", "g", B), *ENDS]
 NAMELESS = started("0", None, None, A)
 
-ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
+ROWS: dict[str, tuple[list[Any], list[kinds.SourceEvent]]] = {
     # OpenAI: id, type and name come first, and then the arguments by index alone.
     "as OpenAI has it": (
         one(
@@ -195,8 +184,13 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     "calls that are none": (
         ["calls", [5, None], {"index": 0, "function": "f"}, [piece(5, index=0)]],
         [
-            *(SourceRaw("calls"), SourceRaw(5), SourceRaw(None), SourceRaw({"index": 0, "function": "f"})),
-            SourceRaw({"index": 0, "function": {"name": 5}}),
+            *(
+                kinds.SourceRaw("calls"),
+                kinds.SourceRaw(5),
+                kinds.SourceRaw(None),
+                kinds.SourceRaw({"index": 0, "function": "f"}),
+            ),
+            kinds.SourceRaw({"index": 0, "function": {"name": 5}}),
         ],
     ),
     "a call without its list": ([piece("f", A, "x", index=0)], WHOLE),
@@ -211,13 +205,13 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
             {"index": 0, "custom": {"input": "select 1"}},
         ),
         [
-            SourceRaw({"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}}),
-            SourceRaw({"index": 0, "custom": {"input": "select 1"}}),
+            kinds.SourceRaw({"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}}),
+            kinds.SourceRaw({"index": 0, "custom": {"input": "select 1"}}),
         ],
     ),
     "a tool of the server": (
         one({"index": 0, "type": "web_search", "web_search": {"query": "x"}}),
-        [SourceRaw({"index": 0, "type": "web_search", "web_search": {"query": "x"}})],
+        [kinds.SourceRaw({"index": 0, "type": "web_search", "web_search": {"query": "x"}})],
     ),
     "without an envelope": (one({"id": "x", "name": "f", "arguments": A}), WHOLE),
     # Arguments that are no text.
@@ -235,7 +229,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         one(piece("f", {"a": 1}, "x", index=0), piece(None, {"a": 2}, index=0), piece("f", {"a": 3}, index=0)),
         [
             Start("0", "x", "f"),
-            SourceRaw(piece(None, {"a": 2}, index=0)),
+            kinds.SourceRaw(piece(None, {"a": 2}, index=0)),
             Start("1", None, "f"),
             End("f", {"a": 1}, "0", "x"),
             End("f", {"a": 3}, "1"),
@@ -283,7 +277,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         one(piece(extra_content={"google": {"thought_signature": "t"}}), piece("f", A, "x"))
         + one(piece(extra_content={"google": {"thought_signature": "s"}})),
         [
-            SourceRaw({"extra_content": {"google": {"thought_signature": "t"}}}),
+            kinds.SourceRaw({"extra_content": {"google": {"thought_signature": "t"}}}),
             *started("0", "x", "f", A),
             End("f", key="0", id="x", signature="s"),
         ],
@@ -292,7 +286,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
 
 
 @together(("lists", "expected"), ROWS.values(), ids=ROWS)
-def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> None:
+def test_rows_of_the_table(lists: list[Any], expected: list[kinds.SourceEvent]) -> None:
     """Each row gives its events however the bytes are cut, and each event survives JSON."""
     data = stream(lists)
     assert [*expected, stop("tool_calls")] == read(data)
@@ -300,7 +294,7 @@ def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> Non
         for chunks in usual_cuts(data):
             assert [*expected, stop("tool_calls")] == read(*chunks)
     for event in expected:
-        assert event == read_source_event(event.to_json())
+        assert event == kinds.read_source_event(event.to_json())
 
 
 def test_function_call_is_read() -> None:
@@ -315,9 +309,9 @@ def test_function_call_is_read() -> None:
     )
     assert [
         *started("0", None, "f", A),
-        SourceRaw("f"),
+        kinds.SourceRaw("f"),
         End("f", key="0"),
-        ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
+        kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
     ] == read(data)
 
 
@@ -328,7 +322,7 @@ def test_a_finish_reason_completes_calls(finish: str) -> None:
     for each in (data, data.removesuffix(DONE)):
         *events, end = read(each)
         assert events == WHOLE
-        assert isinstance(end, ProviderCompleted)
+        assert isinstance(end, kinds.ProviderCompleted)
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "abort", None])
@@ -336,21 +330,21 @@ def test_a_truncated_turn_completes_no_call(finish: str | None) -> None:
     """No event ends the call, but its name is reported."""
     events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
     assert events[:-1] == [*WHOLE[:2], *started("1", "y", "g")]
-    assert isinstance(events[-1], ProviderCompleted)
+    assert isinstance(events[-1], kinds.ProviderCompleted)
 
 
 def test_an_error_completes_no_call() -> None:
     """This also holds after a finish reason. Buffered names precede the error."""
     data = chunk({"tool_calls": [piece("f", id="x")]}, "tool_calls") + sse({"error": "no"}) + DONE
-    assert [*started("0", "x", "f"), SourceError("no")] == read(data)
+    assert [*started("0", "x", "f"), kinds.SourceError("no")] == read(data)
 
 
 def test_calls_may_follow_text_and_reasoning() -> None:
     """One chunk may hold all three."""
     data = chunk({"content": "a", "reasoning": "b", "tool_calls": [piece("f", A, "x")]}, "tool_calls") + DONE
     assert [
-        ReasoningDelta("b", own={"openai": {"reasoning": None}}),
-        TextDelta("a"),
+        kinds.ReasoningDelta("b", own={"openai": {"reasoning": None}}),
+        kinds.TextDelta("a"),
         *WHOLE,
         stop("tool_calls"),
     ] == read(data)
@@ -360,7 +354,7 @@ def test_only_calls_of_the_first_choice_are_read() -> None:
     """Those of another pass with it."""
     data = chunk({"tool_calls": [piece("f", A, "x")]}, index=1) + chunk(finish="stop") + DONE
     raw, end = read(data)
-    assert isinstance(raw, SourceRaw)
+    assert isinstance(raw, kinds.SourceRaw)
     assert end == stop()
 
 
@@ -384,7 +378,7 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
 def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:
     """So that no more is kept of the arguments than a frame may be long."""
     calls = ChatCalls(Limits(frame=8))
-    events: list[SourceEvent] = []
+    events: list[kinds.SourceEvent] = []
     for each in (piece("f", '{"a"', "x"), piece(None, ":1234}"), *[piece(None, '{"a":1234}')] * 2):
         assert calls.take([each], events) == []
     assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", *['{"a":1234}'] * 2]
@@ -422,12 +416,12 @@ def test_events_of_any_pieces_are_in_order(lists: list[Any], finish: str) -> Non
     ended: list[str] = []
     for event in read(data + chunk(finish=finish) + DONE):
         assert event.to_json()
-        if isinstance(event, ToolCallStart):
+        if isinstance(event, kinds.ToolCallStart):
             begun.add(event.key)
-        elif isinstance(event, ToolCallDelta):
+        elif isinstance(event, kinds.ToolCallDelta):
             assert event.text
             assert event.key in begun
-        elif isinstance(event, NativeToolCall):
+        elif isinstance(event, kinds.NativeToolCall):
             ended.append(event.key)
             assert finish == "stop" or event.fault is not None
     assert ended == sorted(set(ended) if finish == "length" else begun, key=int)

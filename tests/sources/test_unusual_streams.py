@@ -10,21 +10,8 @@ import httpx
 import pytest
 
 from streamtools import RunnerOptions, ToolStream, sources
+from streamtools import events as kinds
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    Done,
-    Error,
-    NativeToolCall,
-    ProviderCompleted,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    TextDelta,
-    UIEvent,
-    Usage,
-)
 from streamtools.machine import StreamMachine
 from streamtools.sources import FrameAdapter
 from streamtools.sources.wire_formats.gemini import Gemini
@@ -37,7 +24,7 @@ from tests.support.bodies import Pieces
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
-STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP")
+STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP")
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -82,14 +69,14 @@ class Stream(NamedTuple):
 
     make: Callable[[], FrameAdapter]
     body: bytes
-    expected: list[SourceEvent]
+    expected: list[kinds.SourceEvent]
 
 
-END = ProviderCompleted("Yes", None, "stop", "completed")
-SEARCH = NativeToolCall("x_keyword_search", '{"query":"q"}', "1", "ctc_1_xs_call_1", provider_executed=True)
+END = kinds.ProviderCompleted("Yes", None, "stop", "completed")
+SEARCH = kinds.NativeToolCall("x_keyword_search", '{"query":"q"}', "1", "ctc_1_xs_call_1", provider_executed=True)
 CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
-USAGE = Usage(input=7, output=3, total=10)
+USAGE = kinds.Usage(input=7, output=3, total=10)
 COUNTS = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 COHERE = sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}, "content-delta")
@@ -98,21 +85,21 @@ STREAMS: dict[str, Stream] = {
     "xAI's own search": Stream(
         Responses,
         asked("xs_call_1") + completed(custom("xs_call_1"), answer()),
-        [SEARCH, SourceRaw(custom("xs_call_1"), "responses"), TextDelta("Yes"), END],
+        [SEARCH, kinds.SourceRaw(custom("xs_call_1"), "responses"), kinds.TextDelta("Yes"), END],
     ),
     "Groq's usage": Stream(
         ChatCompletions,
         chunk({"role": "assistant", "content": "a"}, x_groq={"id": "req_1"})
         + chunk(finish="stop", x_groq={"id": "req_1", "usage": COUNTS})
         + DONE,
-        [TextDelta("a"), SourceUsage(USAGE), stop(usage=USAGE)],
+        [kinds.TextDelta("a"), kinds.SourceUsage(USAGE), stop(usage=USAGE)],
     ),
     "Cohere's, for chat completions": Stream(
         ChatCompletions,
         COHERE,
         [
-            SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
-            SourceError(
+            kinds.SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
+            kinds.SourceError(
                 "`sources.openai` understood nothing in the stream: the content type is unknown, and the stream "
                 "begins with `content-delta`; `sources.cohere` reads this format",
                 cause="unknown_format",
@@ -126,10 +113,10 @@ STREAMS: dict[str, Stream] = {
         + content(RESULT)
         + content({"text": "One."}, finish="STOP"),
         [
-            TextDelta("I count."),
-            NativeToolCall("code_execution", CODE["executableCode"], "1", None, True, own={"gemini": CODE}),
-            SourceRaw(RESULT, "gemini"),
-            TextDelta("One."),
+            kinds.TextDelta("I count."),
+            kinds.NativeToolCall("code_execution", CODE["executableCode"], "1", None, True, own={"gemini": CODE}),
+            kinds.SourceRaw(RESULT, "gemini"),
+            kinds.TextDelta("One."),
             STOP,
         ],
     ),
@@ -142,7 +129,7 @@ def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
     assert_same_at_every_cut(stream.make, stream.body, stream.expected)
 
 
-def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
+def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[kinds.UIEvent]:
     """Return the UI events of a run over a stream."""
     machine = StreamMachine(execute="never")
     return [out for event in read(make, *chunks) for out in machine.feed(event)] + machine.close()
@@ -154,13 +141,13 @@ def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
     asks = told(Responses, asked("c1") + completed(custom("c1")))
     remarks = told(Responses, asked("c1") + completed(custom("c1"), answer(phase="commentary")))
 
-    assert [Code.SUPERSEDED] == [each.code for each in ended if isinstance(each, Error)]
-    assert isinstance(ended[-1], Done)
+    assert [Code.SUPERSEDED] == [each.code for each in ended if isinstance(each, kinds.Error)]
+    assert isinstance(ended[-1], kinds.Done)
     assert [] == ended[-1].pending
     for events in (asks, remarks):
-        (call,) = [each.call for each in events if isinstance(each, Call)]
+        (call,) = [each.call for each in events if isinstance(each, kinds.Call)]
         assert {"input": '{"query":"q"}'} == call.arguments
-        assert isinstance(events[-1], Done)
+        assert isinstance(events[-1], kinds.Done)
         assert [call] == events[-1].pending
 
 
@@ -185,7 +172,7 @@ def test_a_call_that_was_truncated_at_a_hidden_limit_does_not_run(native: str) -
     }
     events = told(ChatCompletions, sse({"choices": [choice]}) + DONE)
 
-    assert [Code.TRUNCATED] == [each.code for each in events if isinstance(each, Error)]
+    assert [Code.TRUNCATED] == [each.code for each in events if isinstance(each, kinds.Error)]
     assert "done truncated: length" in story(*read(ChatCompletions, sse({"choices": [choice]}) + DONE))[-1]
 
 
@@ -199,7 +186,7 @@ def test_a_connection_that_breaks_after_an_intermediate_stop_is_an_interruption(
         adapter = Gemini()
         adapter.feed(start)
         assert not adapter.ended
-        (lost,) = [each for each in adapter.close("reset") if isinstance(each, SourceError)]
+        (lost,) = [each for each in adapter.close("reset") if isinstance(each, kinds.SourceError)]
         assert lost.code is Code.STREAM_INTERRUPTED
 
 
@@ -227,8 +214,8 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
     async with ToolStream(sources.Source(response, sources.adapter(name))) as stream:
         events = [event async for event in stream]
 
-    (error,) = [each for each in events if isinstance(each, Error)]
-    assert isinstance(events[-1], Done)
+    (error,) = [each for each in events if isinstance(each, kinds.Error)]
+    assert isinstance(events[-1], kinds.Done)
     assert events[-1].reason == "failed"
     assert f"`sources.{name}` understood nothing in the stream: the content type is {declared}" in error.message
     assert words in error.message
@@ -238,7 +225,7 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
 def test_one_understood_event_proves_the_format() -> None:
     """One event is enough, and so is an empty chunk."""
     for stream in (chunk({"content": "a"}), chunk({"role": "assistant"}), sse({"choices": []})):
-        assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], ProviderCompleted)
+        assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], kinds.ProviderCompleted)
     assert [] == read(ChatCompletions, b": PROCESSING\n\n")
 
 
@@ -265,7 +252,7 @@ def test_a_finished_message_with_an_empty_function_call() -> None:
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
 def test_the_cost_of_a_response_is_reported(cost: Any, expected: float | None) -> None:
     """OpenRouter sends it with the tokens, and Perplexity in parts."""
-    usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
+    usage = kinds.SourceUsage(kinds.Usage(input=7, output=3, total=10, cost=expected))
     stream = chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}) + DONE
-    assert_same_at_every_cut(ChatCompletions, stream, [TextDelta("a"), usage, stop(usage=usage.usage)])
-    assert Usage(input=1, cost=0.5) + Usage(input=1, cost=0.25) == Usage(input=2, cost=0.75)
+    assert_same_at_every_cut(ChatCompletions, stream, [kinds.TextDelta("a"), usage, stop(usage=usage.usage)])
+    assert kinds.Usage(input=1, cost=0.5) + kinds.Usage(input=1, cost=0.25) == kinds.Usage(input=2, cost=0.75)

@@ -9,17 +9,8 @@ import anyio
 import pytest
 
 from streamtools import Guards, ToolError, ToolResult, ToolStream, TurnResult, parse, sources
+from streamtools import events as kinds
 from streamtools.errors import Code
-from streamtools.events import (
-    ChainCompleted,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceEvent,
-    SourceUsage,
-    TextDelta,
-    Usage,
-)
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from tests.support.bounds import peak
@@ -29,8 +20,8 @@ from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
-STOP = ProviderCompleted(finish_reason="stop")
-TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+STOP = kinds.ProviderCompleted(finish_reason="stop")
+TURN = kinds.ProviderCompleted(finish_reason="tool_calls", ends_run=False)
 
 HASH = '###:{"name":"say","arguments":{"text":"hi"}}'
 
@@ -54,7 +45,7 @@ def both() -> ToolResult:
 TOOLS = [say, add, refuse, both]
 
 
-async def result_of(*source: SourceEvent, tools: Any = TOOLS, **options: Any) -> TurnResult:
+async def result_of(*source: kinds.SourceEvent, tools: Any = TOOLS, **options: Any) -> TurnResult:
     """Return the result of a run whose calls are c1, c2 and so on."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     events = ToolStream(Script(source), tools=tools, **grouped(new_id=new_id, **options))
@@ -74,15 +65,15 @@ async def history(written: str, **options: Any) -> list[tuple[str, str]]:
 async def test_a_result_holds_the_whole_run() -> None:
     """Text and reasoning, calls, outcomes, errors, warnings, usage, and the end."""
     source = [
-        ReasoningDelta("Hm"),
-        ReasoningDelta("."),
+        kinds.ReasoningDelta("Hm"),
+        kinds.ReasoningDelta("."),
         *texts("Hi. ", *HASH, "\n", '###:{"name":3}', "\n###result say: {}"),
-        SourceUsage(Usage(input=4, output=2)),
+        kinds.SourceUsage(kinds.Usage(input=4, output=2)),
         TURN,
         *texts("So: hi."),
-        SourceUsage(Usage(input=6)),
-        ProviderCompleted(finish_reason="length", ends_run=False),
-        ChainCompleted("u-1"),
+        kinds.SourceUsage(kinds.Usage(input=6)),
+        kinds.ProviderCompleted(finish_reason="length", ends_run=False),
+        kinds.ChainCompleted("u-1"),
     ]
     result = await result_of(*source)
 
@@ -91,7 +82,7 @@ async def test_a_result_holds_the_whole_run() -> None:
     assert [("c1", "hi", None)] == [(each.call.id, each.result, each.error) for each in result.outcomes]
     assert [(Code.MISSING_TOOL_NAME, "c2")] == [(error.code, error.call_id) for error in result.errors]
     assert [Code.FORGED_RESULT] == [warning.code for warning in result.warnings]
-    assert Usage(input=10, output=2) == result.usage
+    assert kinds.Usage(input=10, output=2) == result.usage
     assert ("truncated", "length", [], "u-1") == (
         result.reason,
         result.finish_reason,
@@ -103,7 +94,7 @@ async def test_a_result_holds_the_whole_run() -> None:
 async def test_a_long_answer_is_kept_whole() -> None:
     """It arrives in many pieces."""
     words = [f"{number} " for number in range(10_000)]
-    source: list[SourceEvent] = [*map(ReasoningDelta, words), *map(TextDelta, words), STOP]
+    source: list[kinds.SourceEvent] = [*map(kinds.ReasoningDelta, words), *map(kinds.TextDelta, words), STOP]
     result = await result_of(*source)
     assert "".join(words) == result.text == result.reasoning == result.messages()[0]["content"]
 
@@ -226,11 +217,11 @@ async def test_any_tool_name_fits_into_the_result() -> None:
 
 # Native calls.
 
-ASKED = NativeToolCall("add", {"a": 1, "b": 2}, id="x")
+ASKED = kinds.NativeToolCall("add", {"a": 1, "b": 2}, id="x")
 
 
 async def test_native_calls_in_the_history() -> None:
-    other = NativeToolCall("say", {"text": "~~~tool_call"}, "1", "y")
+    other = kinds.NativeToolCall("say", {"text": "~~~tool_call"}, "1", "y")
     result = await result_of(*texts("Let me."), ASKED, other, TURN, *texts("So."), STOP, native_tool_calls=True)
 
     assert [
@@ -262,15 +253,15 @@ async def test_superseded_calls_are_not_in_the_history(flag: bool | None, kind: 
 async def test_a_signature_ends_a_block_of_reasoning() -> None:
     """Each step has its own blocks. A redacted block has no text."""
     result = await result_of(
-        ReasoningDelta("a"),
-        ReasoningDelta("b", id="r1"),
-        ReasoningDelta("", "s1", "r1"),
-        ReasoningDelta("", "s2", redacted=True),
+        kinds.ReasoningDelta("a"),
+        kinds.ReasoningDelta("b", id="r1"),
+        kinds.ReasoningDelta("", "s1", "r1"),
+        kinds.ReasoningDelta("", "s2", redacted=True),
         ASKED,
-        ReasoningDelta("c"),
+        kinds.ReasoningDelta("c"),
         *texts("Hi."),
         TURN,
-        ReasoningDelta("d"),
+        kinds.ReasoningDelta("d"),
         STOP,
     )
     first, second = result.steps

@@ -13,23 +13,8 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import Guards, StreamMachine, ToolRegistry, ToolStream, sources
+from streamtools import events as kinds
 from streamtools.errors import ClosedError, UnreadableSource
-from streamtools.events import (
-    BATCH_BYTES,
-    ChainCompleted,
-    Done,
-    Executed,
-    Progress,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceUsage,
-    TextDelta,
-    UIEvent,
-    Usage,
-    weigh,
-)
 from streamtools.stream import event_buffer
 from tests.support.bounds import stored
 from tests.support.cases import together
@@ -41,8 +26,8 @@ pytestmark = pytest.mark.anyio
 
 ADD = '###:{"name":"add","arguments":{"a":1,"b":2}}'
 WAIT = '###:{"name":"wait"}'
-STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
-TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
+STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
+TURN = kinds.ProviderCompleted(finish_reason="tool_calls", ends_run=False)
 
 
 def add(a: float, b: float) -> float:
@@ -55,7 +40,7 @@ def opened(source: Any, **options: Any) -> ToolStream:
     return ToolStream(source, run_id="r", **grouped(new_id=map("c{}".format, itertools.count(1)).__next__, **options))
 
 
-async def collect(source: Any, taken: list[UIEvent] | None = None, **options: Any) -> list[UIEvent]:
+async def collect(source: Any, taken: list[kinds.UIEvent] | None = None, **options: Any) -> list[kinds.UIEvent]:
     """Return all events of a run. Add each to `taken` when it arrives."""
     taken = [] if taken is None else taken
     async with opened(source, **options) as events:
@@ -63,13 +48,13 @@ async def collect(source: Any, taken: list[UIEvent] | None = None, **options: An
     return taken
 
 
-async def read(events: ToolStream, taken: list[UIEvent]) -> None:
+async def read(events: ToolStream, taken: list[kinds.UIEvent]) -> None:
     """Add all remaining events to `taken`."""
     async for event in events:
         taken.append(event)
 
 
-def said(source: list[SourceEvent], **options: Any) -> list[UIEvent]:
+def said(source: list[kinds.SourceEvent], **options: Any) -> list[kinds.UIEvent]:
     """Return the events of a machine."""
     machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
     return [each for event in source for each in machine.feed(event)] + machine.close()
@@ -77,18 +62,18 @@ def said(source: list[SourceEvent], **options: Any) -> list[UIEvent]:
 
 # Events.
 
-RUNS: dict[str, list[SourceEvent]] = {
+RUNS: dict[str, list[kinds.SourceEvent]] = {
     "text": [*texts("a", "##", " b"), STOP],
-    "a call": [*texts("a ", *ADD, " b"), SourceUsage(Usage(input=3)), STOP],
-    "two turns": [*texts(ADD), TURN, *texts(ADD[:9]), TURN, ChainCompleted("u")],
-    "an error": [*texts("a", ADD[:9]), SourceError("no", status=500), *texts("b"), STOP],
+    "a call": [*texts("a ", *ADD, " b"), kinds.SourceUsage(kinds.Usage(input=3)), STOP],
+    "two turns": [*texts(ADD), TURN, *texts(ADD[:9]), TURN, kinds.ChainCompleted("u")],
+    "an error": [*texts("a", ADD[:9]), kinds.SourceError("no", status=500), *texts("b"), STOP],
     "no end": texts("a ", ADD),
     "nothing": [],
 }
 
 
 @together("source", RUNS.values(), ids=RUNS)
-async def test_a_stream_without_tools_yields_the_events_of_its_machine(source: list[SourceEvent]) -> None:
+async def test_a_stream_without_tools_yields_the_events_of_its_machine(source: list[kinds.SourceEvent]) -> None:
     """With the same numbers, in batches or one by one."""
     expected = said(source)
     for script in (Script(source), Script(*([event] for event in source), []), sources.events(source)):
@@ -163,7 +148,7 @@ async def test_eager_tools_run_while_the_stream_continues() -> None:
     async with opened(source, tools=[wait, add], execute="eager", native_tool_calls=False) as events:
         async for event in events:
             lines += story([event])
-            if isinstance(event, Executed) and not gate.is_set():
+            if isinstance(event, kinds.Executed) and not gate.is_set():
                 await anyio.wait_all_tasks_blocked()  # the whole source has been read, and the step is still open
                 assert not [line for line in lines if "ends" in line]
                 gate.set()
@@ -185,7 +170,7 @@ async def test_eager_tools_run_while_the_stream_continues() -> None:
 SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
 
 
-def gated(*items: SourceEvent) -> Script:
+def gated(*items: kinds.SourceEvent) -> Script:
     """A source whose batches are one event each, with a pause before each of them."""
     return Script(*([item] for item in items))
 
@@ -193,10 +178,10 @@ def gated(*items: SourceEvent) -> Script:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_read_with_asyncio_wait_for_loses_no_event() -> None:
     """The read runs in another task."""
-    taken: list[UIEvent] = []
+    taken: list[kinds.UIEvent] = []
     given_up = 0
     async with opened(gated(*SOURCE), tools=[add]) as events:
-        while not (taken and isinstance(taken[-1], Done)):
+        while not (taken and isinstance(taken[-1], kinds.Done)):
             try:
                 taken.append(await asyncio.wait_for(anext(events), 0.0001))
             except TimeoutError:
@@ -215,7 +200,7 @@ async def test_a_read_with_asyncio_wait_for_loses_no_event() -> None:
 
 async def test_two_consumers_share_the_events() -> None:
     """Each event is read by one of them, and both end."""
-    taken: list[UIEvent] = []
+    taken: list[kinds.UIEvent] = []
     ended = 0
 
     async def share(events: ToolStream) -> None:
@@ -239,11 +224,11 @@ LARGE = "a" * 256 * 1024
 class Endless(Script):
     """Yields the same text without end."""
 
-    def __init__(self, text: str, makes: Callable[[str], SourceEvent] = TextDelta) -> None:
+    def __init__(self, text: str, makes: Callable[[str], kinds.SourceEvent] = kinds.TextDelta) -> None:
         super().__init__()
         self._event = makes(text)
 
-    async def __anext__(self) -> list[SourceEvent]:
+    async def __anext__(self) -> list[kinds.SourceEvent]:
         """Return one event."""
         await anyio.lowlevel.checkpoint()
         self.read += 1
@@ -294,7 +279,7 @@ async def test_large_events_slow_the_provider() -> None:
     async with opened(source, guards=Guards(size=None)) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert most <= sum(map(weigh, events._buffer._events)) <= most + len(LARGE) + 1000
+        assert most <= sum(map(kinds.weigh, events._buffer._events)) <= most + len(LARGE) + 1000
         buffered = len(events._buffer._events)
         for _ in range(buffered // 2):
             await anext(events)
@@ -303,8 +288,8 @@ async def test_large_events_slow_the_provider() -> None:
         await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
-        assert most <= sum(map(weigh, events._buffer._events)) <= most + len(LARGE) + 1000
-        assert sum(map(weigh, events._take_ready())) <= max(BATCH_BYTES, len(LARGE)) + 64
+        assert most <= sum(map(kinds.weigh, events._buffer._events)) <= most + len(LARGE) + 1000
+        assert sum(map(kinds.weigh, events._take_ready())) <= max(kinds.BATCH_BYTES, len(LARGE)) + 64
         seqs = [(await anext(events)).seq for _ in range(50)]
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 
@@ -332,19 +317,19 @@ async def test_large_progress_slows_the_tools() -> None:
     async with opened(Script([*texts(WAIT), STOP]), tools=[wait], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
         assert told <= event_buffer.MAX_BYTES // len(LARGE) + 1
-        while not isinstance(await anext(events), Progress):
+        while not isinstance(await anext(events), kinds.Progress):
             pass
 
 
-@pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])
-async def test_the_size_limit_stops_the_run(makes: Callable[[str], SourceEvent]) -> None:
+@pytest.mark.parametrize("makes", [kinds.TextDelta, kinds.ReasoningDelta])
+async def test_the_size_limit_stops_the_run(makes: Callable[[str], kinds.SourceEvent]) -> None:
     """Whether its events are read quickly or not."""
 
     source = Endless("a" * 1000, makes)
     async with opened(source, guards=Guards(size=1_000_000)) as events:
         told = [event async for event in events]
     done = told[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, kinds.Done)
     assert ("stopped", "size_limit") == (done.reason, done.finish_reason)
     assert 1000 <= source.read <= 1000 + 2 * 256
     assert 1 == source.closed
@@ -372,7 +357,7 @@ async def test_a_source_without_lists_of_events_fails_the_run() -> None:
         (sources.openai(["data: 1\n\n"]), "a stream of bytes"),
     ]
     for source, message in wrong:
-        events: list[UIEvent] = []
+        events: list[kinds.UIEvent] = []
         with pytest.raises(UnreadableSource, match=message):
             await collect(source, events)
         assert ["error stream_interrupted", "done failed: None (None)"] == [
@@ -386,7 +371,7 @@ class Broken(Exception):
 
 async def test_an_exception_of_the_source_is_raised_once_after_all_events() -> None:
     source = Script(texts("a ", ADD), Broken("down"))
-    taken: list[UIEvent] = []
+    taken: list[kinds.UIEvent] = []
     async with opened(source, tools=[add]) as events:
         with pytest.raises(Broken, match="down"):
             await read(events, taken)
@@ -420,7 +405,7 @@ async def test_an_exception_of_the_source_cancels_eager_tools() -> None:
         await anyio.sleep_forever()
 
     source = Script(texts(WAIT), Broken("down"))
-    taken: list[UIEvent] = []
+    taken: list[kinds.UIEvent] = []
     with pytest.raises(Broken):
         await collect(source, taken, tools=[wait], execute="eager", native_tool_calls=False)
     assert story(taken)[-4:] == [

@@ -7,26 +7,9 @@ from unittest.mock import ANY
 import pytest
 
 from streamtools import ToolCall, coalesce, events, outputs
+from streamtools import events as ui
 from streamtools.calls import new_call_id
 from streamtools.errors import Code
-from streamtools.events import (
-    UI_EVENTS,
-    Call,
-    CallStart,
-    Done,
-    Error,
-    Event,
-    Executed,
-    Reasoning,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    UIEvent,
-    Usage,
-    UsageReport,
-    Warning,
-)
 from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from streamtools.testing import assert_events, read_events
@@ -35,29 +18,29 @@ from tests.support.cases import together
 
 CALL = ToolCall(id="call_x", name="add", arguments={"a": 1, "b": [1, 2]}, dialect="hash_marker", raw="###:{…}")
 
-RUN: list[UIEvent] = [
-    Start("run_x", seq=1),
-    StepStart(1, seq=2),
-    *(Text(each, seq=3) for each in "Hello"),
-    Call(CALL, seq=4),
-    Executed(CALL, 3, None, 0.25, seq=5),
-    Done("finished", "stop", None, [], seq=6),
+RUN: list[ui.UIEvent] = [
+    ui.Start("run_x", seq=1),
+    ui.StepStart(1, seq=2),
+    *(ui.Text(each, seq=3) for each in "Hello"),
+    ui.Call(CALL, seq=4),
+    ui.Executed(CALL, 3, None, 0.25, seq=5),
+    ui.Done("finished", "stop", None, [], seq=6),
 ]
 
 
 @together(
     "expected",
     [
-        [Start, StepStart, Text, Call, Executed, Done],
-        [Start, StepStart, Text | Reasoning, ..., Done],
+        [ui.Start, ui.StepStart, ui.Text, ui.Call, ui.Executed, ui.Done],
+        [ui.Start, ui.StepStart, ui.Text | ui.Reasoning, ..., ui.Done],
         [...],
-        [..., ..., Text, ...],
-        [Start("run_1"), StepStart(1), Text("Hello"), ..., Done("finished", "stop", None, [])],
-        [..., Call(ToolCall(id=ANY, name="add", arguments={"a": 1, "b": ANY}, dialect=ANY)), ...],
+        [..., ..., ui.Text, ...],
+        [ui.Start("run_1"), ui.StepStart(1), ui.Text("Hello"), ..., ui.Done("finished", "stop", None, [])],
+        [..., ui.Call(ToolCall(id=ANY, name="add", arguments={"a": 1, "b": ANY}, dialect=ANY)), ...],
         [..., {"type": "call", "call": {"name": "add", "arguments": {"a": 1, "b": [1, ANY]}}}, ...],
-        [..., Executed(ANY, 3, ANY, ANY), ...],
+        [..., ui.Executed(ANY, 3, ANY, ANY), ...],
         [{"type": "start"}, ..., {"type": "done", "pending": [], "conversation_id": None}],
-        [Start, ANY, Text(ANY), ..., Done],
+        [ui.Start, ANY, ui.Text(ANY), ..., ui.Done],
         coalesce(RUN),
     ],
 )
@@ -67,12 +50,12 @@ def test_only_stated_fields_are_compared(expected: list[Expected]) -> None:
 
 def test_events_can_be_compared_without_coalescing() -> None:
     """Each delta is an event, and ids are those of the run."""
-    assert_events(RUN, [Start("run_x"), {"seq": 2}, *[Text] * 5, ..., Done], coalesced=False)
+    assert_events(RUN, [ui.Start("run_x"), {"seq": 2}, *[ui.Text] * 5, ..., ui.Done], coalesced=False)
     with pytest.raises(AssertionError):
-        assert_events(RUN, [Start("run_x"), ..., Text("Hello"), ...], coalesced=False)
+        assert_events(RUN, [ui.Start("run_x"), ..., ui.Text("Hello"), ...], coalesced=False)
 
 
-def message_of(came: list[UIEvent], expected: list[Expected]) -> str:
+def message_of(came: list[ui.UIEvent], expected: list[Expected]) -> str:
     """Return the lines of the error message after the first line."""
     with pytest.raises(AssertionError) as caught:
         assert_events(came, expected)
@@ -83,9 +66,11 @@ def message_of(came: list[UIEvent], expected: list[Expected]) -> str:
 
 def test_a_difference_is_shown_line_by_line() -> None:
     """For two events of the same type, the first difference is shown."""
-    short = [*RUN[:-3], StepEnd(1, "stop"), RUN[-1]]
+    short = [*RUN[:-3], ui.StepEnd(1, "stop"), RUN[-1]]
 
-    assert message_of(short, [Start, StepStart, Text("Help"), StepEnd, {"type": "done", "reason": "failed"}]) == (
+    assert message_of(
+        short, [ui.Start, ui.StepStart, ui.Text("Help"), ui.StepEnd, {"type": "done", "reason": "failed"}]
+    ) == (
         "  Start(run_id='run_1')\n"
         "  StepStart(step=1)\n"
         "- Text(text='Help')\n"
@@ -115,29 +100,32 @@ def test_the_path_of_a_difference_is_shown(call: dict[str, object], where: str) 
 
 
 def test_the_events_of_a_gap_are_counted() -> None:
-    assert message_of(RUN, [Start, ..., Warning]) == (
+    assert message_of(RUN, [ui.Start, ..., ui.Warning]) == (
         "  Start(run_id='run_1')\n  ... [step-start, text, call, executed]\n- Warning\n"
         "+ Done(reason='finished', finish_reason='stop', raw_finish_reason=None, pending=[])"
     )
-    assert message_of([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
+    assert message_of([], [..., ui.Text("a")]) == "  ... [nothing]\n- Text(text='a')"
 
 
 def test_unexpected_and_missing_events_are_marked() -> None:
-    assert "+ StepStart(step=1)" in message_of(RUN, [Start, Text, Call, Executed, Done]).splitlines()
-    assert "- Reasoning" in message_of(RUN, [Start, StepStart, Reasoning, Text, Call, Executed, Done]).splitlines()
+    assert "+ StepStart(step=1)" in message_of(RUN, [ui.Start, ui.Text, ui.Call, ui.Executed, ui.Done]).splitlines()
+    assert (
+        "- Reasoning"
+        in message_of(RUN, [ui.Start, ui.StepStart, ui.Reasoning, ui.Text, ui.Call, ui.Executed, ui.Done]).splitlines()
+    )
 
 
-EVENTS: list[Event] = [
+EVENTS: list[ui.Event] = [
     *RUN,
-    Error(Code.TRUNCATED, 'it\'s "cut"\n', call_id="1", raw="\x00\ud83d"),
-    UsageReport(Usage(input=1, output=None)),
-    CallStart(new_call_id(), "a"),
-    Reasoning("…", signature="s"),
+    ui.Error(Code.TRUNCATED, 'it\'s "cut"\n', call_id="1", raw="\x00\ud83d"),
+    ui.UsageReport(ui.Usage(input=1, output=None)),
+    ui.CallStart(new_call_id(), "a"),
+    ui.Reasoning("…", signature="s"),
 ]
 
 
 @together("event", EVENTS, ids=lambda event: event.type)
-def test_the_repr_of_an_event_is_python(event: Event) -> None:
+def test_the_repr_of_an_event_is_python(event: ui.Event) -> None:
     """The repr can be evaluated, so snapshots can contain it."""
     assert event == eval(repr(event), vars(events).copy())
 
@@ -149,7 +137,7 @@ async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
     came = coalesce(await replay(shipped()[name]))
 
     assert came == eval(repr(came), vars(events).copy())
-    assert {type(event) for event in came} <= set(UI_EVENTS)
+    assert {type(event) for event in came} <= set(ui.UI_EVENTS)
 
 
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
@@ -182,8 +170,8 @@ def test_read_events_refuses_other_data(body: str | bytes, message_of: str) -> N
 
 def test_the_errors_in_a_gap_are_shown() -> None:
     """They may explain why other events are missing."""
-    faults = [Error(Code.UPSTREAM_ERROR, "Not Found", status=404), Error(Code.TRUNCATED, "it broke off")]
+    faults = [ui.Error(Code.UPSTREAM_ERROR, "Not Found", status=404), ui.Error(Code.TRUNCATED, "it broke off")]
 
-    message = message_of([RUN[0], *faults], [..., Text("Hello")])
+    message = message_of([RUN[0], *faults], [..., ui.Text("Hello")])
     assert message.startswith("  ... [start, error(upstream_error: Not Found, 404)]\n- Text(text='Hello')\n+ Error(")
     assert "it broke off" in message

@@ -11,19 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamtools import ParserOptions, ToolStream, coalesce, parse, sources
-from streamtools.events import (
-    Call,
-    CallDelta,
-    CallStart,
-    Error,
-    NativeToolCall,
-    Partial,
-    ProviderCompleted,
-    SourceEvent,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-)
+from streamtools import events as kinds
 from streamtools.json_values import Draft
 from streamtools.machine.event_order import validate
 from streamtools.machine.state_machine import StreamMachine
@@ -34,11 +22,11 @@ arguments = st.dictionaries(st.sampled_from(["a", "b", "c"]), values, max_size=3
 json_dialects = sorted(name for name, each in DIALECTS.items() if each.teachable)
 
 
-def grown(events: Sequence[UIEvent]) -> dict[str, Any]:
+def grown(events: Sequence[kinds.UIEvent]) -> dict[str, Any]:
     """Return the value that the partials of each call make."""
     drafts: dict[str, Draft] = {}
     for event in events:
-        if isinstance(event, Partial):
+        if isinstance(event, kinds.Partial):
             assert event.call_id is not None
             drafts.setdefault(event.call_id, Draft()).add(event.path, event.value, event.complete)
     return {call_id: draft.value for call_id, draft in drafts.items()}
@@ -56,7 +44,7 @@ def test_partials_of_calls_in_text(said: dict[str, Any], size: int, dialect: str
 
     assert coalesce(told[0]) == coalesce(told[1])
     for events in told:
-        assert [each.call.arguments for each in events if isinstance(each, Call)] == list(grown(events).values())
+        assert [each.call.arguments for each in events if isinstance(each, kinds.Call)] == list(grown(events).values())
 
 
 @given(st.lists(arguments, min_size=1, max_size=3), sizes)
@@ -64,20 +52,22 @@ def test_partials_of_native_calls(said: list[dict[str, Any]], size: int) -> None
     """Ids separate concurrent calls. No partial precedes the name of its call."""
     machine = StreamMachine(call_partials=True)
     written = {str(number): json.dumps(each) for number, each in enumerate(said)}
-    sent: list[SourceEvent] = [ToolCallStart(key, f"id{key}") for key in written]
+    sent: list[kinds.SourceEvent] = [kinds.ToolCallStart(key, f"id{key}") for key in written]
     for at in range(0, max(map(len, written.values())), size):
-        sent += [ToolCallDelta(key, text[at : at + size]) for key, text in written.items() if text[at:]]
-        sent += [ToolCallStart(key, None, "look") for key in written]  # late, and again
-    sent += [NativeToolCall("look", None, key, f"id{key}") for key in written]
-    events = [each for event in [*sent, ProviderCompleted(finish_reason="tool_calls")] for each in machine.feed(event)]
+        sent += [kinds.ToolCallDelta(key, text[at : at + size]) for key, text in written.items() if text[at:]]
+        sent += [kinds.ToolCallStart(key, None, "look") for key in written]  # late, and again
+    sent += [kinds.NativeToolCall("look", None, key, f"id{key}") for key in written]
+    events = [
+        each for event in [*sent, kinds.ProviderCompleted(finish_reason="tool_calls")] for each in machine.feed(event)
+    ]
     events += machine.close()
 
     validate(events)
     assert grown(events) == {f"id{key}": each for key, each in enumerate(said)}
-    assert not any(isinstance(event, CallDelta) for event in events)
-    begun = [event.call_id for event in events if isinstance(event, CallStart)]
-    first = {event.call_id: at for at, event in reversed(list(enumerate(events))) if isinstance(event, Partial)}
-    starts = {event.call_id: at for at, event in enumerate(events) if isinstance(event, CallStart)}
+    assert not any(isinstance(event, kinds.CallDelta) for event in events)
+    begun = [event.call_id for event in events if isinstance(event, kinds.CallStart)]
+    first = {event.call_id: at for at, event in reversed(list(enumerate(events))) if isinstance(event, kinds.Partial)}
+    starts = {event.call_id: at for at, event in enumerate(events) if isinstance(event, kinds.CallStart)}
     assert all(starts[call_id] < first[call_id] for call_id in begun)
 
 
@@ -85,7 +75,7 @@ def test_a_malformed_call_ends_with_an_error() -> None:
     """The partials before the fault have been sent."""
     events = parse('###:{"name": "a", "arguments": {"x": "one", oops', call_partials=True).events
 
-    (error,) = (event for event in events if isinstance(event, Error))
+    (error,) = (event for event in events if isinstance(event, kinds.Error))
     assert grown(events) == {error.call_id: {"x": "one"}}
 
 

@@ -13,27 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamtools import coalesce
+from streamtools import events as kinds
 from streamtools.calls import ToolChoice
 from streamtools.errors import Code
-from streamtools.events import (
-    ChainCompleted,
-    Done,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UIEvent,
-    Usage,
-    read_source_event,
-    read_ui_event,
-)
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import adapter
@@ -62,7 +44,7 @@ _REASONS: dict[str, Any] = {each: each for each in REASONS if each}
 _IDS = ("hash_marker", "tilde_fence")
 
 
-def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
+def _native(key: str, name: str, arguments: str, *rest: str) -> kinds.SourceEvent:
     given: Any = arguments
     if arguments.startswith("="):
         try:
@@ -70,7 +52,7 @@ def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
         except (ValueError, RecursionError):
             given = None
     flags = "".join(rest)
-    return NativeToolCall(
+    return kinds.NativeToolCall(
         name or None,
         given,
         key,
@@ -80,43 +62,43 @@ def _native(key: str, name: str, arguments: str, *rest: str) -> SourceEvent:
     )
 
 
-def _end(reason: str, text: str = "", calls: str = "", *rest: str) -> SourceEvent:
-    return ProviderCompleted(
+def _end(reason: str, text: str = "", calls: str = "", *rest: str) -> kinds.SourceEvent:
+    return kinds.ProviderCompleted(
         text=text or None,
-        tool_calls=[NativeToolCall(calls, "{}", "0", None)] if calls else None,
+        tool_calls=[kinds.NativeToolCall(calls, "{}", "0", None)] if calls else None,
         finish_reason=_REASONS.get(reason),
-        usage=Usage(input=1) if rest else None,
+        usage=kinds.Usage(input=1) if rest else None,
         ends_run=not rest,
     )
 
 
-_READERS: dict[str, tuple[int, Callable[..., SourceEvent]]] = {
-    "t": (1, lambda text, *_: TextDelta(text)),
-    "r": (1, lambda text, *_: ReasoningDelta(text)),
-    "s": (3, lambda key, id, name, *_: ToolCallStart(key, id or None, name or None)),
-    "d": (2, lambda key, text, *_: ToolCallDelta(key, text)),
+_READERS: dict[str, tuple[int, Callable[..., kinds.SourceEvent]]] = {
+    "t": (1, lambda text, *_: kinds.TextDelta(text)),
+    "r": (1, lambda text, *_: kinds.ReasoningDelta(text)),
+    "s": (3, lambda key, id, name, *_: kinds.ToolCallStart(key, id or None, name or None)),
+    "d": (2, lambda key, text, *_: kinds.ToolCallDelta(key, text)),
     "n": (3, _native),
     "e": (1, _end),
-    "c": (1, lambda id, *_: ChainCompleted(id or None)),
-    "x": (1, lambda text, *_: SourceError(text, Code.STREAM_INTERRUPTED if "i" in text else Code.UPSTREAM_ERROR)),
-    "w": (1, lambda text, *_: SourceWarning(Code.SKIPPED if "s" in text else Code.BAD_FRAME, text)),
-    "u": (1, lambda text, *_: SourceUsage(Usage(input=len(text)))),
-    "j": (1, lambda text, *_: SourceRaw({"odd": text})),
+    "c": (1, lambda id, *_: kinds.ChainCompleted(id or None)),
+    "x": (1, lambda text, *_: kinds.SourceError(text, Code.STREAM_INTERRUPTED if "i" in text else Code.UPSTREAM_ERROR)),
+    "w": (1, lambda text, *_: kinds.SourceWarning(Code.SKIPPED if "s" in text else Code.BAD_FRAME, text)),
+    "u": (1, lambda text, *_: kinds.SourceUsage(kinds.Usage(input=len(text)))),
+    "j": (1, lambda text, *_: kinds.SourceRaw({"odd": text})),
 }
 """The letters of records: how many fields each has at least, and what it makes of them."""
 
 
-def read(text: str) -> list[SourceEvent]:
+def read(text: str) -> list[kinds.SourceEvent]:
     """Return the source events of a body. An invalid record is text, and a record in braces is an event as JSON."""
-    events: list[SourceEvent] = []
+    events: list[kinds.SourceEvent] = []
     for record in text.split(_RECORD):
         if record.startswith("{"):
             try:
-                events.append(read_source_event(record))
+                events.append(kinds.read_source_event(record))
             except (ValueError, RecursionError):
-                events.append(TextDelta(record))
+                events.append(kinds.TextDelta(record))
         elif record:
-            least, make = _READERS.get(record[0], (1, lambda *fields: TextDelta(_FIELD.join(fields))))
+            least, make = _READERS.get(record[0], (1, lambda *fields: kinds.TextDelta(_FIELD.join(fields))))
             fields = record[1:].split(_FIELD)
             events.append(make(*fields, *[""] * (least - len(fields))))
     return events
@@ -130,7 +112,7 @@ def check(given: Input) -> Iterator[object]:
     events = run(source, cancel=cancel, idle=idle, **options)
     validate(events)
     for event in events:
-        assert type(event) is type(read_ui_event(event.to_json()))
+        assert type(event) is type(kinds.read_ui_event(event.to_json()))
     if not cancel and options["tool_choice"] == NO_CHOICE and options["after_call"] == "show":
         assert_truthful(source, events)
     calm = idle or options["execute"] == "eager"  # what runs beside the stream runs beside other deltas
@@ -141,21 +123,21 @@ def check(given: Input) -> Iterator[object]:
     yield from _outcome(events, options)
 
 
-def _cut(event: SourceEvent, places: list[int]) -> Iterator[SourceEvent]:
+def _cut(event: kinds.SourceEvent, places: list[int]) -> Iterator[kinds.SourceEvent]:
     """Yield the pieces of a text delta. Other events are unchanged."""
-    if isinstance(event, TextDelta) and event.text:
+    if isinstance(event, kinds.TextDelta) and event.text:
         yield from (replace(event, text=piece) for piece in cut(event.text, places))
     else:
         yield event
 
 
-def _outcome(events: list[UIEvent], options: dict[str, Any]) -> Iterator[object]:
+def _outcome(events: list[kinds.UIEvent], options: dict[str, Any]) -> Iterator[object]:
     policy = *(options[name] for name in ("execute", "native_tool_calls", "after_call")), options["tool_choice"].mode
     for one, other in itertools.pairwise(events):
         yield type(one), getattr(one, "code", 0), type(other), getattr(other, "code", 0)
         yield policy, type(other), getattr(other, "code", 0)
     done = events[-1]
-    yield isinstance(done, Done) and (done.reason, done.finish_reason, min(len(done.pending), 3))
+    yield isinstance(done, kinds.Done) and (done.reason, done.finish_reason, min(len(done.pending), 3))
 
 
 def _bodies() -> Iterator[str]:
