@@ -67,7 +67,36 @@ def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 
 class Grammar:
-    """Checks the events of a run one by one. With `run=False`, it checks the events of a `Parser`."""
+    """Checks the events of a run one by one. With `run=False`, it checks the events of a `Parser`.
+
+    In this grammar, `a b` is a sequence, and `a | b` a choice. `?` means at most once, `*` any number, and `+` at least
+    one. `of-call` is any event of a call after its first. `life` describes each call separately, because the events of
+    several calls may be mixed.
+
+    ```grammar
+    run         = start aside* (resumed rest)? (step rest)* done
+    resumed     = step-start call:again+ (usage | of-call | aside)* step-end
+    step        = step-start (content | of-call | aside)* (usage | of-call | aside)* step-end
+    rest        = step-superseded? (usage | aside)* (follow-up (usage | aside)*)?
+    content     = text | partial | reasoning | markup | matched | thinking:begins
+    aside       = warning | raw
+
+    failed-run  = start aside* error aside* done
+                | start aside* (resumed rest | step rest) (step rest)* error (usage | aside)* done
+                | start aside* (resumed rest)? (step rest)* failed-step (usage | aside)* done
+                | start aside* step-start call:again+ (usage | of-call | aside)* error
+                  (usage | of-call | aside)* step-end (usage | aside)* done
+    failed-step = step-start (content | of-call | aside)* (usage | of-call | aside)* error
+                  (usage | of-call | aside)* step-end
+
+    life        = thinking:begins (call-start call-delta*)? (complete | malformed)
+                | thinking:begins thinking:ends
+                | call:again outcome
+    complete    = call thinking:ends outcome
+    outcome     = approval-requested? ((executing progress*)? error:call | executing progress* executed)?
+    malformed   = error:malformed thinking:ends
+    ```
+    """
 
     def __init__(self, *, run: bool = True) -> None:
         self._run = run

@@ -5,6 +5,7 @@ docs/events.md describes the order too. The tests read the page, and both must a
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -35,9 +36,9 @@ _WAITING = (" call thinking:ends ", "call:again ", "approval-requested ")
 _OF_CALLS = ("call-start", "call-delta", "call", "approval-requested", "executing", "progress", "executed")
 
 
-def read_grammar(page: str) -> dict[str, str]:
-    """Return the grammar of the page as regular expressions over words, each of which ends in a space."""
-    block = re.search(r"```grammar\n(.*?)```", page, re.DOTALL)
+def read_grammar(text: str) -> dict[str, str]:
+    """Return the grammar of a docstring as regular expressions over words, each of which ends in a space."""
+    block = re.search(r"```grammar\n(.*?)```", text, re.DOTALL)
     assert block is not None
     rules: dict[str, str] = {}
     for line in block[1].splitlines():
@@ -56,11 +57,11 @@ def read_grammar(page: str) -> dict[str, str]:
     return {name: write(rule).replace(" ", "").replace("_", " ") for name, rule in rules.items()}
 
 
-GRAMMAR = read_grammar((Path(__file__).parents[2] / "docs" / "reference.md").read_text())
+GRAMMAR = read_grammar(inspect.getdoc(Grammar) or "")
 
 
 def keeps(events: Sequence[kinds.UIEvent]) -> bool:
-    """Return whether the events are those of a run according to the grammar of docs/reference.md."""
+    """Return whether the events are those of a run according to the grammar in the docstring of `Grammar`."""
     words, waits = "", ""
     lives: dict[str, str] = defaultdict(str)
     places: dict[str, set[int]] = defaultdict(set)

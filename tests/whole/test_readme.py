@@ -163,7 +163,7 @@ async def run_code(block: Block, names: dict[str, Any]) -> None:
 
 def test_every_block_is_tested() -> None:
     """Each language of a block has a test, and the other blocks are plain text."""
-    assert {"python", "console", "sh", "js", "text", "mermaid", "grammar", ""} >= {block.language for block in BLOCKS}
+    assert {"python", "console", "sh", "js", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
     assert [] == [block.line for block in BLOCKS if block.language == "text" and "shows" not in block.notes]
     run = [block for block in BLOCKS if block.language == "python" and not {"sdk", "app", "program"} & set(block.notes)]
     assert len(SECTIONS) == len({block.section for block in run})
