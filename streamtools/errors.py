@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeVar, 
 import msgspec
 
 __all__ = [
-    "CallRefused", "ClosedError", "Code", "DecisionRefused", "Draining", "EventOrderError", "InvalidDecision",
-    "InvalidMessages", "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError", "TooManyRuns",
-    "ToolCallFailed", "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool",
+    "CallRefused", "ClosedError", "Code", "ConversationBusy", "DecisionRefused", "Draining", "EventOrderError",
+    "InvalidDecision", "InvalidMessages", "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError",
+    "TooManyRuns", "ToolCallFailed", "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool",
     "UnreadableSource", "UnrecordedRequest",
 ]  # fmt: skip
 
@@ -478,6 +478,10 @@ class Draining(_AnsweredError, ClosedError):
 
 class TooManyRuns(_AnsweredError):
     """The maximum number of concurrent runs has been reached."""
+
+
+class ConversationBusy(_AnsweredError):
+    """A run of the conversation is active or waits for decisions, so no other one may start."""
 
 
 class EventOrderError(StreamToolsError, ValueError):

@@ -162,13 +162,14 @@ BEGIN = (
     _NOW
     + """
 local running, _, runs, conversations, of_owner, _, meta, _, waiting = unpack(KEYS)
-local token, lease, key, id, limit, conversation = unpack(ARGV)
+local token, lease, key, id, limit, conversation, last = unpack(ARGV)
 if redis.call('EXISTS', meta) == 1 then
   return redis.call('HGET', meta, 'token') == token and 'started' or 'exists'
 end
 if waiting and redis.call('EXISTS', waiting) == 0 then return 'gone' end
+if last ~= 'any' and last ~= 'id:' .. (redis.call('HGET', conversations, conversation) or '') then return 'busy' end
 if tonumber(limit) > 0 and redis.call('SCARD', of_owner) >= tonumber(limit) then return 'full' end
-redis.call('HSET', meta, 'token', token, 'claim_seq', 0, 'conversation', conversation, unpack(ARGV, 7))
+redis.call('HSET', meta, 'token', token, 'claim_seq', 0, 'conversation', conversation, unpack(ARGV, 8))
 redis.call('ZADD', running, now + lease, key)
 redis.call('ZADD', runs, now, id)
 redis.call('SADD', of_owner, id)
@@ -179,12 +180,13 @@ return 'started'
 )
 """Stores a new run with the token and the lease of the process that drives it.
 
-Returns one of four words. `started`: the run is stored with this token. `exists`: the run exists with another token.
-`gone`: the run that the new run continues is not kept any more. `full`: the user has the maximum number of running
-runs.
+Returns one of five words. `started`: the run is stored with this token. `exists`: the run exists with another token.
+`gone`: the run that the new run continues is not kept any more. `busy`: the conversation has another last run than
+expected. `full`: the user has the maximum number of running runs.
 
 `KEYS`: `Keys.changed_by`. `ARGV`: token, lease in milliseconds, key of the run, run id, maximum number of running runs
-of the user (0: unlimited), conversation or `''`, and further field names of meta, each followed by its value.
+of the user (0: unlimited), conversation or `''`, the expected last run of the conversation (`id:` and an id, or `any`),
+and further field names of meta, each followed by its value.
 """
 
 APPEND = (

@@ -26,6 +26,7 @@ from streamtools import observing
 from streamtools.errors import (
     Checked,
     Code,
+    ConversationBusy,
     DecisionRefused,
     Draining,
     OwnerUnreachable,
@@ -174,10 +175,11 @@ class RedisStore(Checked):
 
     # The runs of this process.
 
-    async def begin(self, run: Run, *, max_per_owner: int | None) -> None:
+    async def begin(self, run: Run, *, max_per_owner: int | None, last: str | None = None) -> None:
         """Store a new run of this process, and give it a journal that writes its events.
 
-        Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
+        Raises `ConversationBusy` if `last` is not None, and the last run of the conversation has another id. Raises
+        `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
         this id, `RunNotFound` if the run that the new run continues was deleted, and `OwnerUnreachable` if the server
         does not answer. The waiting runs that the new run continues are kept as long as the new run.
         """
@@ -187,13 +189,22 @@ class RedisStore(Checked):
         names = keys.changed_by(run.owner, run.id)
         leased.vault = run._vault
         args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
-        args += [run.conversation or "", "note", leased.hide(json.dumps(run.note).encode()), "copied", run._copied]
+        args += [
+            run.conversation or "",
+            "any" if last is None else f"id:{last}",
+            "note",
+            leased.hide(json.dumps(run.note).encode()),
+            "copied",
+            run._copied,
+        ]
         args += [] if leased.vault is None else ["vault", self._settings.cipher.encrypt(dump(leased.vault))]
         status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
         if status == b"exists":
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
+        if status == b"busy":
+            raise ConversationBusy("Another answer has just started.")
         if status == b"full":
             raise TooManyRuns(f"This owner has reached max_per_owner={max_per_owner}. Wait for the end of a run.")
         process.add_run(leased)

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
 from streamtools.errors import (
+    ConversationBusy,
     DecisionRefused,
     Draining,
     InvalidDecision,
@@ -162,6 +163,7 @@ exception_handlers: dict[Any, Any] = {
     TooManyRuns: partial(_respond, 503, "Too many answers are in progress."),
     OwnerUnreachable: partial(_respond, 503, ""),
     RunNotFound: partial(_respond, 404, ""),
+    ConversationBusy: partial(_respond, 409, ""),
     DecisionRefused: partial(_respond, 409, ""),
     InvalidDecision: partial(_respond, 400, ""),
     InvalidMessages: partial(_respond, 400, ""),
@@ -169,6 +171,7 @@ exception_handlers: dict[Any, Any] = {
 """Exception handlers for Starlette and FastAPI.
 
 The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
-run, 400 for an invalid decision and for invalid messages of a client, and 409 for any other decision that is refused.
+run, and 400 for an invalid decision and for invalid messages of a client. It is 409 for any other decision that is
+refused, and for a conversation in which no other run may start.
 The body has the form of the framework's errors. In FastAPI, it is JSON with a `detail`.
 """

@@ -24,6 +24,7 @@ from streamtools.errors import (
     AsyncOnly,
     Checked,
     ClosedError,
+    ConversationBusy,
     Draining,
     ListsNames,
     RunNotFound,
@@ -142,7 +143,7 @@ class Runs(Checked, ListsNames, AsyncOnly):
         self._new_run = partial(
             Run, event_log=self.log, stop_when_abandoned=stop_when_abandoned, on_end=self._keep_ended, place=self._place
         )
-        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # see `_chain_of`
+        self._locks: WeakValueDictionary[object, anyio.Lock] = WeakValueDictionary()  # of conversations and `_chain_of`
 
     async def __aenter__(self) -> Self:
         if self._was_entered:
@@ -186,20 +187,31 @@ class Runs(Checked, ListsNames, AsyncOnly):
         """The number of runs of this process that have not ended."""
         return len(self._running)
 
-    async def start(self, stream: Startable, *, owner: str, conversation: str | None = None, note: Any = None) -> Run:
+    async def start(
+        self,
+        stream: Startable,
+        *,
+        owner: str,
+        conversation: str | None = None,
+        exclusive: bool = False,
+        note: Any = None,
+    ) -> Run:
         """Start a run. A new task enters `stream`, reads its events and leaves it.
 
         `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
-        the conversation starts. The client may choose it, because each user has separate conversations. `note` is any
-        value to keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id,
-        which the stream gets when it is entered.
+        the conversation starts. The client may choose it, because each user has separate conversations. With
+        `exclusive`, the conversation must have no other run that is active or waits for decisions. `note` is any value
+        to keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id, which
+        the stream gets when it is entered.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.
-        Raises `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the
-        context is entered. Raises ValueError if the user already has a run with the same id, in this process or in the
-        `RedisStore`, if the id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` or `conversation` is
-        not a string, or if `stream` is not an asynchronous context manager.
+        With `exclusive`, raises `ConversationBusy` if another run of the conversation is active, which includes the
+        code of its context manager, or waits for decisions. A `RedisStore` knows the runs of all processes. Raises
+        `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
+        entered. Raises ValueError if the user already has a run with the same id, in this process or in the
+        `RedisStore`, if the id ends with `~`, if `owner` is empty, or for `exclusive` without a `conversation`. Raises
+        TypeError if `owner` or `conversation` is not a string, or if `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -210,20 +222,41 @@ class Runs(Checked, ListsNames, AsyncOnly):
             run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
             if run_id.endswith(NEXT):
                 raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
-            return await self._start(self._new_run(stream, run_id, owner, conversation=conversation, note=note))
+            run = self._new_run(stream, run_id, owner, conversation=conversation, note=note)
+            if not exclusive:
+                return await self._start(run)
+            if conversation is None:
+                raise ValueError("`exclusive` needs `conversation`, the id of the conversation.")
+            async with self._locks.setdefault((owner, conversation), anyio.Lock()):
+                last = None if self._store is None else await self._store.latest(conversation, owner=owner)
+                await self._check_free(conversation, owner)
+                return await self._start(run, last=last or "")
         except BaseException:
             if not any(run._driver and run._driver.stream is stream for run in self._running.values()):
                 await close(stream)
             raise
 
-    async def _start(self, run: Run) -> Run:
+    async def _check_free(self, conversation: str, owner: str) -> None:
+        """Raise `ConversationBusy` if the last run of a conversation is active or waits for decisions."""
+        last = await self.latest(conversation, owner=owner)
+        if last is None:
+            return
+        if not last.ended:
+            raise ConversationBusy("The last answer is still in progress.")
+        # After the decisions, a run waits until `resume` has returned its continuation.
+        may_continue = last.suspension is not None and self._resume is not None
+        if await last.questions() or (may_continue and not last._is_withdrawn):
+            raise ConversationBusy("A call waits for a decision.")
+
+    async def _start(self, run: Run, *, last: str | None = None) -> Run:
+        """Start a run. `last` is the id that the last run of its conversation on Redis must have, or None for any."""
         limit = self._max_per_owner
         if limit is not None and sum(each.owner == run.owner for each in self._running.values()) >= limit:
             raise TooManyRuns(f"This owner has reached max_per_owner={limit}. Wait for the end of a run.")
         tasks = self._admit(run)
         if self._store is not None:
             try:
-                await self._store.begin(run, max_per_owner=limit)
+                await self._store.begin(run, max_per_owner=limit, last=last)
             except BaseException:
                 del self._running[run._journal.key]
                 raise
@@ -380,7 +413,7 @@ class Runs(Checked, ListsNames, AsyncOnly):
 
     def _chain_of(self, run: Run) -> anyio.Lock:
         """Return the lock that a run shares with the runs that it continues and the runs that continue it."""
-        return self._continuing.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
+        return self._locks.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
     async def _continue(self, run: Run) -> Run:
         """Return the run that continues a waiting run. Starts this run if no process has started it."""

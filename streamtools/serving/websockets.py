@@ -30,6 +30,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocketState
 
 from streamtools.errors import (
+    ConversationBusy,
     DecisionRefused,
     Draining,
     OwnerUnreachable,
@@ -395,8 +396,8 @@ async def serve_websocket(
     If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
     code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
     log reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
-    raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` from the
-    handler.
+    raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` and
+    `ConversationBusy` from the handler. `ConversationBusy` is answered with the error `busy`.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
@@ -600,6 +601,8 @@ class _Connection:
                 readable = await made if iscoroutine(made) else made
             except Draining:
                 raise _shutdown_error() from None
+            except ConversationBusy as error:
+                raise FrameError("busy", str(error)) from None
         if readable is None:
             return
         if isinstance(readable, Run):

@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import chat
 from streamtools.conversation import ScriptedModel
-from streamtools.errors import OwnerUnreachable
+from streamtools.errors import ConversationBusy, OwnerUnreachable
 from streamtools.events import Done, Start, TextDelta, UIEvent
 from streamtools.machine.event_order import validate
 from streamtools.outputs.asgi import serve_websocket
@@ -49,6 +49,11 @@ class Conversations:
         yield events()
         await self.closing.wait()
 
+    def ask(self, run_id: str) -> Any:
+        if run_id == "busy":  # another tab has started it
+            raise ConversationBusy("The last answer is still in progress.")
+        return self.answer(run_id)
+
     @asynccontextmanager
     async def serving(self, max_conversations: int | None = 2) -> AsyncIterator[None]:
         """Serve the websocket."""
@@ -56,7 +61,7 @@ class Conversations:
         async def serve() -> None:
             await serve_websocket(
                 self.socket,
-                lambda message, session: self.run or self.answer(message["ask"]),
+                lambda message, session: self.run or self.ask(message["ask"]),
                 max_conversations=max_conversations,
             )
 
@@ -122,6 +127,19 @@ async def test_a_stop_ends_the_answer_that_it_means(first: str) -> None:
                         expected[waiting["a"].pop(0)] = "finished"
                 await settle()
                 assert expected == conversations.ends, actions
+
+
+async def test_a_busy_conversation_keeps_its_websocket() -> None:
+    conversations = Conversations()
+    conversations.say("a", ask="busy")
+    async with conversations.serving():
+        await settle()
+        conversations.say("b", ask="r1")
+        await settle()
+        conversations.go_on["r1"].set()
+    busy = {"code": "busy", "message": "The last answer is still in progress."}
+    assert {"conversation": "a", "error": busy} in conversations.frames
+    assert {"r1": "finished"} == conversations.ends
 
 
 async def test_a_new_message_right_after_a_stop_is_answered() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.errors import DecisionRefused, InvalidDecision, RunNotFound
+from streamtools.errors import ConversationBusy, DecisionRefused, InvalidDecision, RunNotFound
 from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
@@ -181,6 +181,63 @@ async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
             while two.running or one.running:
                 await anyio.lowlevel.checkpoint()
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
+    """In each process, an exclusive start needs a conversation in which no run is active or waits for a decision."""
+
+    async with site.open() as one, site.open() as two:
+        started, refused = list[Run](), list[str]()
+
+        async def say(runs: Runs, conversation: str | None = "c", **options: Any) -> None:
+            stream = site.chat(ScriptedModel([PAY]), [QUESTION], **options)
+            try:
+                started.append(await runs.start(stream, owner="ann", conversation=conversation, exclusive=True))
+            except ConversationBusy as error:
+                refused.append(str(error))
+
+        processes = (one, two, one, two) if site.is_redis else (one, one)
+        async with anyio.create_task_group() as group:
+            for runs in processes:
+                group.start_soon(say, runs)
+        assert (1, len(processes) - 1) == (len(started), len(refused))
+        await started[0].wait()
+        while await two.latest("c", owner="ann") is None:  # it is stored after `done`
+            await anyio.lowlevel.checkpoint()
+        for runs in (one, two):
+            refused.clear()
+            await say(runs)
+            assert ["A call waits for a decision."] == refused
+            await say(runs, f"another {len(started)}")
+        assert 3 == len(started)
+        run = await two.decide(started[0].id, "n0", True, owner="ann")
+        await run.wait()
+        await say(two)
+        await started[-1].wait()
+        await started[-1].stop()  # withdraws the question
+        await say(two)
+        await started[-1].wait()
+        await two.forget(started[-1].id, owner="ann")
+        storing, stored = anyio.Event(), anyio.Event()
+
+        @asynccontextmanager
+        async def store() -> AsyncIterator[Chat]:
+            async with chat(ScriptedModel(["Hi"]), [QUESTION]) as events:
+                yield events
+            storing.set()
+            await stored.wait()
+
+        last = await two.start(store(), owner="ann", conversation="c", exclusive=True)
+        await storing.wait()
+        refused.clear()
+        await say(two)
+        stored.set()
+        assert ["The last answer is still in progress."] == refused
+        await last.wait()
+        await say(two)
+        with pytest.raises(ValueError, match="`exclusive` needs `conversation`"):
+            await say(two, None)
+    assert 6 == len(started)
 
 
 async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:

@@ -29,6 +29,7 @@ from starlette.routing import Route
 from streamtools import chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import (
+    ConversationBusy,
     DecisionRefused,
     Draining,
     InvalidDecision,
@@ -241,7 +242,7 @@ async def test_errors_that_are_not_the_clients() -> None:
 
 
 RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound: 404, DecisionRefused: 409}
-RESPONSES |= {InvalidDecision: 400, InvalidMessages: 400}
+RESPONSES |= {InvalidDecision: 400, InvalidMessages: 400, ConversationBusy: 409}
 
 
 async def test_errors_of_runs_have_their_status() -> None:
