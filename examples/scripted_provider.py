@@ -32,7 +32,7 @@ def script(body: dict[str, Any]) -> list[dict[str, Any]]:
     offered = json.dumps([body.get("tools"), body["messages"][0]["content"]])
     name = next((name for name in CALLS if f'"{name}"' in offered.replace("\\", "")), None)
     if has_result and body["model"] == "short":
-        return [{"content": "It is "}, {"content": "18 °C in Paris.\n"}]
+        return [{"content": "It is "}, {"content": "18 °C in Paris.\n" if name == "get_weather" else "done.\n"}]
     if name is None or has_result:
         return [{"content": f"{number} "} for number in range(30)]
     arguments = json.dumps(CALLS[name])

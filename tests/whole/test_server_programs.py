@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,22 +14,24 @@ from types import ModuleType
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 import websockets
 
 from tests.support.cases import together
+from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
-from tests.support.talks import calls, says
+from tests.support.talks import calls, ends, native, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
-    *("typescript-client", "ai-sdk", "ag-ui", "security"),
+    *("complete", "typescript-client", "ai-sdk", "ag-ui", "security"),
 )
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
@@ -533,3 +536,56 @@ def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
     assert {*POSTS, "conversations", "browser-tool"} == PROGRAMS.keys()
     assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
+
+
+async def test_the_complete_program_pays_once_and_keeps_its_conversations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends what its page shows. The decision comes after a restart. A call that is stopped gets no result."""
+    monkeypatch.chdir(tmp_path)
+    call = native(0, "pay", '{"to":"Ann","amount":5}') | {"id": "call_0"}
+    paying = [Loopback([chunk({"tool_calls": [call]}), *ends("tool_calls", None)]) for _ in range(2)]
+    shows = {block.notes["shows"]: block.text for block in BLOCKS if "shows" in block.notes}
+
+    def check(name: str, sent: str) -> None:
+        lines = iter(sent.replace("data: ", "").splitlines())
+        for line in shows[name].splitlines():
+            pattern = re.compile(re.escape(line).replace("…", ".*"))
+            assert any(pattern.fullmatch(each) for each in lines), line
+
+    async def say(client: httpx.AsyncClient, text: str) -> httpx.Response:
+        return await client.post("/conversations/trip", json={"text": text})
+
+    async def read(client: httpx.AsyncClient, ends: str) -> tuple[str, str]:
+        """Return the events of the run, and the messages once the last one is saved. It has this role."""
+        events = (await client.get(f"/runs/{run}")).text
+        while (messages := await client.get("/conversations/trip")).json()[-1]["role"] != ends:
+            await anyio.lowlevel.checkpoint()
+        return events, messages.text
+
+    async with serving("complete", paying[0]) as (_, client):
+        asked = [await say(client, text) for text in ("Pay Ann 5.", "Hello?")]
+        run = asked[0].json()["run"]
+        check("complete", (await read(client, "assistant"))[0])
+        asked += [await say(client, "Hello?"), await client.get("/runs/x")]
+        assert [202, 409, 409, 404] == [each.status_code for each in asked]
+        assert {"detail": "A call waits for a decision."} == asked[2].json()
+        assert 401 == (await client.get("/runs/x", headers={"cookie": "session="})).status_code
+    model = Provider(says("It is ", "done.\n"), paying[1], says("Hello."))
+    async with serving("complete", model=model) as (_, client):
+        address, approve = f"/runs/{run}/calls/call_0", {"decision": "approve"}
+        assert 404 == (await client.post(address, json=approve, headers=BOB)).status_code
+        first, second = [await client.post(address, json=approve) for _ in range(2)]
+        assert (202, first.json()) == (second.status_code, second.json())
+        check("complete-after", "\n".join(await read(client, "assistant")))
+
+        run = (await say(client, "Again.")).json()["run"]
+        await read(client, "assistant")
+        assert 204 == (await client.delete(f"/runs/{run}")).status_code
+        run = (await say(client, "Hello?")).json()["run"]
+        await client.get(f"/runs/{run}")
+    sent = model.bodies[-1]["messages"]
+    assert ["system", *["user", "assistant", "tool"] * 2, "user"] == [
+        each["role"] for each in sent if each["content"] != "It is done.\n"
+    ]
+    assert "ann paid Ann 5 EUR" == sent[3]["content"] != sent[-2]["content"]
