@@ -534,7 +534,7 @@ def test_each_page_has_the_same_commands() -> None:
 
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
-    assert {*POSTS, "conversations", "browser-tool"} == PROGRAMS.keys()
+    assert {*POSTS, "complete", "conversations", "browser-tool"} == PROGRAMS.keys()
     assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
 
 
