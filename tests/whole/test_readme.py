@@ -1,4 +1,4 @@
-"""The README and the guides in docs: their code runs and prints the output that they show, and so do their commands.
+"""The README and the guides in docs: their code runs and prints the output that they show.
 
 The code of one section runs in one namespace, on both event loops. The names that the pages use exist: a `client`,
 `url` (a local server that responds with a recording, or with the stream that a note names), `body`, `tools`, a
@@ -12,11 +12,8 @@ import inspect
 import itertools
 import json
 import logging
-import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -48,7 +45,6 @@ SECTIONS = {
         lambda block: block.section,
     )
 }
-COMMANDS = [block for block in BLOCKS if block.language == "console"]
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
 
@@ -163,31 +159,10 @@ async def run_code(block: Block, names: dict[str, Any]) -> None:
 
 def test_every_block_is_tested() -> None:
     """Each language of a block has a test, and the other blocks are plain text."""
-    assert {"python", "console", "sh", "js", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
+    assert {"python", "sh", "js", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
     assert [] == [block.line for block in BLOCKS if block.language == "text" and "shows" not in block.notes]
     run = [block for block in BLOCKS if block.language == "python" and not {"sdk", "app", "program"} & set(block.notes)]
     assert len(SECTIONS) == len({block.section for block in run})
-
-
-@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.text.splitlines()[0])
-def test_commands_print_the_output_of_the_readme(block: Block, tmp_path: Path) -> None:
-    """Each command after a `$` runs in the checkout and prints the lines below it."""
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
-        program, *arguments = shlex.split(command)
-        assert "streamtools" == program
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", program, *arguments],
-            check=False,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-        )
-
-        assert normal(expected) == normal(done.stdout)
 
 
 def test_ci_runs_the_set_up_commands() -> None:
