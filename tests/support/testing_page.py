@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,15 +19,13 @@ COMMANDS = [block.text.removeprefix("$ ").strip() for block in BLOCKS if block.l
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 
 
-def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) -> list[str]:
+def write_project(folder: Path, address: str) -> list[str]:
     """Write the files of the page with another address of the provider. Return their names."""
     approvals = read_blocks((ROOT / "docs" / "approvals.md").read_text(encoding="utf-8"))
     files = {"app.py": [block.text for block in approvals if "app" in block.notes]}
     for block in BLOCKS:
         if "file" in block.notes:
             files.setdefault(block.notes["file"], []).append(block.text)
-    for name in without:
-        del files[name]
     for name, parts in files.items():
         (folder / name).write_text("\n\n".join(parts).replace(ADDRESS, address), encoding="utf-8")
     return list(files)

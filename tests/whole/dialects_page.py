@@ -14,7 +14,7 @@ from tests.support.readme import ROOT, write_table
 PAGE = ROOT / "docs" / "dialects.md"
 MODELS_PAGE = ROOT / "docs" / "models.md"
 
-_NAME, _ARGUMENTS, _RESULT = "get_weather", {"city": "Paris", "days": 3}, "18 °C"
+_NAME, _ARGUMENTS = "get_weather", {"city": "Paris", "days": 3}
 _PLACES = {"anywhere": "anywhere", "line_start": "at the start of a line", "start": "at the start of a message"}
 _TOOLS = [
     {
@@ -23,8 +23,6 @@ _TOOLS = [
     }
 ]
 
-_USUAL_RESULT = f"<tool_response>\n{_RESULT}\n</tool_response>"
-
 _INTRODUCTION = """\
 # Dialects
 
@@ -32,23 +30,24 @@ A dialect is one way in which models write calls into their text. Search this pa
 [the page of models](models.md) for its name. If you find neither, write [your own
 dialect](parser.md#a-dialect-of-your-own).
 
-Each section shows a call, and a result unless that is between `<tool_response>` tags. Unless it says otherwise, a call
-counts anywhere outside of Markdown code and quotes, `auto` enables the dialect, it works without declared tools, and a
-prompt can teach it. *Untyped values*: the schemas of the declared tools say whether `3` is a number or a text.
+Each section shows a call. Unless the section says otherwise:
 
-**Choosing dialects.** `dialects=["hermes_json", …]` enables these, `"auto"` all whose marker is hardly ever written by
-chance. The default is `"auto"`, and no dialect for a model with native calls or after its first native call. A prompt
-teaches the first dialect that you name, by default the one of the model's name, or {default}. `instructions()` of a
-dialect returns the text for the prompt.
+- A call counts anywhere outside of Markdown code and quotes.
+- `auto` enables the dialect.
+- The dialect works without declared tools.
+- A prompt can teach the dialect.
+
+*Untyped values*: the schemas of the declared tools say whether `3` is a number or a text.
+
+**Choosing dialects.** `dialects=["hermes_json", …]` enables the named dialects. `"auto"` enables all whose marker
+hardly ever occurs by chance. The default is `"auto"`. For a model with native calls, or after its first native call,
+the default is no dialect. A prompt teaches the first dialect that you name. By default, it teaches the dialect of the
+model's name, or {default}. `instructions()` of a dialect returns the text for the prompt, with the form of a result.
 
 **Tags in values.** A value may be a file that holds calls or tags of the dialect. A whole call in it belongs to the
 value. A closing tag ends the value only if no nested tag is open and the text after it continues the call. Otherwise
-the call is an error. If a value holds all closing tags of its call, the call ends too early, and the real closing tags
-make it an error. It runs with a shortened value in these cases:
-
-- The real closing tags are in Markdown code, or `execute="eager"` or `after_call="stop"` acts before them.
-- They are missing, or a complete call follows the closing tags in the value and ends the message.
-- The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
+the call is an error. If a value holds all closing tags of its call, the call is an error, too. `Dialect` lists [the
+exceptions](api/parsing.md), in which the call runs with a shortened value.
 
 **Calls in reasoning.** A model may forget to end its reasoning before a call. If the answer ends directly after calls
 in reasoning, they count. Otherwise they are reasoning. Until that is known, none is reported and none runs.
@@ -102,8 +101,6 @@ def _write_parts() -> Iterator[str]:
         if notes := [note for note in (properties(dialect), dialect.notes) if note]:
             yield " ".join(notes) + "\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
-        if (result := dialect.write_result(_NAME, _RESULT)) != _USUAL_RESULT:
-            yield fenced(result)
 
 
 _MODELS_INTRODUCTION = """\

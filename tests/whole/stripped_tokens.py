@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 
@@ -57,33 +56,29 @@ def is_read(result: ParseResult) -> bool:
 
 
 def _reader(dialect: str) -> str:
-    """Return how the remainder is read: "yes", "with" another dialect, or "" if it is not."""
+    """Return how the remainder is read: "yes", "with" another dialect, or "no"."""
     if is_read(read_remainder(dialect)):
         return "yes"
     for other in WITH:
         if is_read(result := read_remainder(dialect, other)):
             return f"with `{other}`" + (", and a tag is shown" if result.content.strip() else "")
-    return ""
+    return "no"
 
 
 def table() -> str:
-    """Return the table, and the dialects that are not read."""
-    readers = {dialect: _reader(dialect) for dialect in with_tokens()}
-    links: dict[tuple[str, str], list[str]] = {}
-    for dialect, reader in readers.items():
-        if reader:
-            shown = remainder(dialect).strip(" ").replace("\n", "⏎").replace("|", "\\|")
-            links.setdefault((f"`` {shown} ``", reader), []).append(f"[`{dialect}`](dialects.md#{dialect})")
-    rows = [[", ".join(names), *row] for row, names in links.items()]
-    unread = textwrap.fill(f"Not read: {', '.join(f'`{each}`' for each in readers if not readers[each])}.", 120)
-    return write_table(["dialect", "what remains of a call", "is read"], rows) + f"\n{unread}"
+    """Return the table of the dialects, by the way in which they are read."""
+    dialects: dict[str, list[str]] = {}
+    for dialect in with_tokens():
+        dialects.setdefault(_reader(dialect), []).append(f"`{dialect}`")
+    rows = [[", ".join(dialects[each]), each] for each in sorted(dialects, reverse=True)]
+    return write_table(["dialect", "is read"], rows)
 
 
 def replace_table(page: str) -> str:
     """Return the page with the table between its comments."""
     begin, end = "<!-- table: special tokens -->", "<!-- end of table -->"
     before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n{table()}\n{end}{rest.partition(end)[2]}"
+    return f"{before}{begin}\n{table()}{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ pytest_plugins = ["pytester"]
 def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> None:
     """Without a recording, it says what is missing. Then it records one, and then it calls no model."""
     with provider() as server:
-        write_project(pytester.path, server.url, without=["test_snapshot.py"])
+        write_project(pytester.path, server.url)
         missing = pytester.runpytest_subprocess("-p", "no:cacheprovider")
         recorded = pytester.runpytest_subprocess("-p", "no:cacheprovider", *COMMANDS[0].split()[1:])
         replayed = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v")
@@ -31,5 +31,5 @@ def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> 
 def test_every_block_of_code_is_run() -> None:
     """Each block belongs to the project or is one of its commands."""
     assert all("file" in block.notes for block in BLOCKS if block.language == "python")
-    assert ["pytest --record-streams=once", "pytest --inline-snapshot=create", "pytest"] == COMMANDS
+    assert ["pytest --record-streams=once", "pytest"] == COMMANDS
     assert ['source .venv/bin/activate && pip install -e ".[web,test]" fastapi'] == SET_UP

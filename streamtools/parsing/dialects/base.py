@@ -128,6 +128,15 @@ class Dialect:
     `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Each
     returns the text of the call or the result for the message history. Raises ValueError if the id is empty, or if one
     marker begins with another marker.
+
+    If a value contains all closing tags of its call, the call ends too early. The real closing tags then make it an
+    error. In these cases it runs with a shortened value:
+
+    - The real closing tags are in Markdown code.
+    - `execute="eager"` or `after_call="stop"` acts before the real closing tags arrive.
+    - The real closing tags are missing.
+    - A complete call follows the closing tags in the value, and ends the message.
+    - The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
     """
 
     id: str
