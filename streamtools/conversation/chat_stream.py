@@ -22,7 +22,6 @@ from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
-from streamtools.conversation.stored_response import StoredResponse, find_stored
 from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
@@ -213,8 +212,7 @@ class Chat(ToolStream):
             self._run.opening += events
         elif not logged.awaits_answer:
             return
-        model = self._model if self._fallback is None else self._fallback.models[0]
-        self._source, self._source_was_read = self._next_answer(shown, find_stored(model, logged, shown)), False
+        self._source, self._source_was_read = self._next_answer(shown), False
 
     def _read_follow_ups(self, events: Iterable[UIEvent], copied: int) -> None:
         """Add the messages of earlier follow-up requests to the conversation.
@@ -285,21 +283,16 @@ class Chat(ToolStream):
 
     # One request.
 
-    def _next_answer(self, shown: str = "", stored: StoredResponse | None = None) -> EventSource:
-        """Return the source of the next answer. With `shown`, the answer continues this text.
-
-        If the provider still has the `stored` response, this response is the answer.
-        """
+    def _next_answer(self, shown: str = "") -> EventSource:
+        """Return the source of the next answer. With `shown`, the answer continues this text."""
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
         choice = self._run.machine.tool_choice
         ask = Ask(tuple(self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
-        if stored is not None or shown or (mode == "off" and self._fallback is not None):
-            models, failures = self._fallback or Fallback(self._model), self._failures
-            if stored is not None:
-                models, failures = Fallback(stored, *models.models), Failures()
-            return FailoverReply(models, ask, self._writer.write, self._discard_answer, failures, shown)
+        if shown or (mode == "off" and self._fallback is not None):
+            models = self._fallback or Fallback(self._model)
+            return FailoverReply(models, ask, self._writer.write, self._discard_answer, self._failures, shown)
         if mode == "off":
             return Reply(self._model, ask, self._writer.write)
         probe = partial(self._probe, native_tool_calls=self._writer.native_tool_calls)

@@ -24,7 +24,6 @@ from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, S
 from streamtools.conversation.models.model import Ask, Model, check_model, with_type_in_prompt
 from streamtools.conversation.models.prefill_fields import prefill_of
 from streamtools.conversation.reply import Replies, Reply, Write
-from streamtools.conversation.stored_response import StoredResponse
 from streamtools.errors import Checked, Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, User
@@ -170,7 +169,7 @@ class FailoverReply(Replies):
     def _continue(self, shown: str, ask: Ask, model: Model) -> Ask:
         """Return the request that makes the current `model` continue the text `shown`."""
         ask = ask if self._write is None else self._write(ask, model)
-        if not shown.strip() or isinstance(model, StoredResponse):  # a `StoredResponse` omits the shown text
+        if not shown.strip():
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))

@@ -141,8 +141,6 @@ class LoggedRun:
         """The calls of ended steps that have no outcome."""
         self.earlier_calls: list[ToolCall] = []
         """The complete calls of the steps that have ended."""
-        self.response_id: str | None = None
-        """The id of the background response for the open step or the next step; None if there is none."""
         self.usage: Usage | None = None
         """The token usage of all turns."""
         self.call_ids: set[str] = set()
@@ -182,15 +180,11 @@ class LoggedRun:
                 calls, outcomes = (self.open.calls, self.open.outcomes) if self.open is not None else ({}, {})
                 self.earlier_calls += calls.values()
                 self.pending += [call for call in calls.values() if call.id not in outcomes]
-                self.open, self.finish_reason, self.response_id = None, finish_reason, None
+                self.open, self.finish_reason = None, finish_reason
             case FollowUp() | StepSuperseded():
                 self.awaits_answer = True
             case Error(call_id=None, call=None):
                 self.has_failed = True
-            case Warning(Code.FAILED_OVER):
-                self.response_id = None
-            case Raw({"type": "response.created", "response": {"id": str(id)}}):
-                self.response_id = id if self.open is None or self.response_id == id else None
             case Thinking(_, str(id)):
                 self.call_ids.add(id)
             case UsageReport(usage):

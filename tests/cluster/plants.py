@@ -69,9 +69,7 @@ def _lost_pending_text() -> None:
 
 def _change_shown(change: Callable[[str], str]) -> None:
     answer = Chat._next_answer
-    Chat._next_answer = lambda self, shown="", stored=None: answer(  # type: ignore[method-assign]
-        self, change(shown), stored
-    )
+    Chat._next_answer = lambda self, shown="": answer(self, change(shown))  # type: ignore[method-assign]
 
 
 def _tool_run_again() -> None:

@@ -153,7 +153,6 @@ RIM = {
     *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.failover_rules",
     "conversation.reply",
-    "conversation.stored_response",
     "loading",  # explains wrong imports
     "logs",  # finds the structlog that the application has imported
     "rules.vault",  # has a lock, because a chat replaces values in a thread

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -119,7 +119,6 @@ class ModelRequest:
     format: str
     timeouts: Timeouts
     retries: int
-    method: Literal["GET", "POST"] = "POST"
 
 
 class ModelResponse:
@@ -212,7 +211,7 @@ async def _attempt(request: ModelRequest, client: HTTPClient, opened: AsyncExitS
     """Send the request once, and wait for the first byte of the answer."""
     timeouts, shown = request.timeouts, shown_url(request.url)
     streamed = client.stream(
-        request.method,
+        "POST",
         request.url,
         headers=request.headers,
         content=request.content,

@@ -106,9 +106,6 @@ class OpenAIResponses(HTTPModel):
     Each request contains the whole history. With `store=False`, the provider stores no responses. Reasoning models then
     need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
 
-    With `background=True`, the provider continues a response after its reader has disconnected. A process that
-    continues a lost run then reads this response, and does not request the answer again.
-
     `streamtools.conversation.HTTPModel` explains the parameters.
     """
 
@@ -126,13 +123,6 @@ class OpenAIResponses(HTTPModel):
         body: Body = {"model": self.name, "input": items, "stream": True}
         body = add_tools(body, ask, "responses", write_choice)
         return add_options(body, ask, self.options, names=_RESPONSES)
-
-    def stored(self, response_id: str) -> AbstractAsyncContextManager[Source]:
-        """Return a context manager, as `stream` does. It reads a stored response from its beginning."""
-        path, _, query = self.url.partition("?")
-        url = f"{path}/{quote(response_id, safe='')}?stream=true{query and '&'}{query}"
-        request = ModelRequest(url, self._headers(), b"", self.source, self._timeouts, self._retries, "GET")
-        return send(request, self._client)
 
 
 class AnthropicMessages(HTTPModel):

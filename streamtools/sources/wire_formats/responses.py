@@ -234,8 +234,6 @@ class Responses(FrameAdapter):
         self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # visible text cannot be withdrawn
             self._fail(Fault("the provider began its answer again in mid-stream", "response.created", None), events)
-        if self._id is None and id is not None and response.get("background") is True:
-            events.append(SourceRaw({"type": "response.created", "response": {"id": id}}))
         self._id = self._id or id
 
     def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
