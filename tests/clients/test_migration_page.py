@@ -25,8 +25,8 @@ PROGRAMS: dict[tuple[str, str], Block] = {
 }
 UI_MESSAGES = "/api/chat", "outputs.ai_sdk(7, dynamic=False)"
 """The path and the format of the program for the AI SDK. Otherwise it is the program after a move from openai."""
-TEXT = [("before", "openai"), ("after", "openai")]
-PARTS = [("before", "pydantic-ai"), ("after", "ai-sdk")]
+PARTS = ("after", "ai-sdk")
+ALL = [*PROGRAMS, PARTS]
 
 ASKED: dict[str, Any] = {
     "id": "c1",
@@ -38,23 +38,32 @@ CALLED = [{"name": "get_weather", "arguments": {"city": "Paris"}}]
 IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
 
 
-async def ask(which: tuple[str, str]) -> str:
-    """Return the response of a program to a page."""
+async def ask(which: tuple[str, str]) -> tuple[str, list[Any]]:
+    """Return the text, and the tools with their results, that a page gets from a program."""
     module = ModuleType("app")
     sys.modules[module.__name__] = module
     try:
-        chats = which in PARTS
-        code = PROGRAMS[("after", "openai") if which == ("after", "ai-sdk") else which].text
-        if which == ("after", "ai-sdk"):
+        code = PROGRAMS[("after", "openai") if which == PARTS else which].text
+        if which == PARTS:
             assert all(f"`{prefix}{word}`" in PAGE for prefix, word in zip(("", "format="), UI_MESSAGES, strict=True))
-            code = code.replace("/chat", UI_MESSAGES[0]).replace('"text"', UI_MESSAGES[1])
-            code = "from streamtools import outputs\n" + code
+            code = code.replace("/chat", UI_MESSAGES[0]).replace("outputs.custom(send)", UI_MESSAGES[1])
         exec(compile(code, "migration.md", "exec"), vars(module))
-        asked, path = (ASKED, "/api/chat") if chats else ({"messages": QUESTION}, "/chat")
+        asked, path = (ASKED, "/api/chat") if which == PARTS else ({"messages": QUESTION}, "/chat")
         async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            return (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
+            client.cookies["session"] = "ann"
+            answer = (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
+        assert 30 == vars(module)["users"]["ann"]["tokens"]
     finally:
         del sys.modules[module.__name__]
+    return read_parts(answer) if which == PARTS else read_own(answer)
+
+
+def read_own(answer: str) -> tuple[str, list[Any]]:
+    """Return the text, and the tools with their results, of the JSON of the page, which ends with `done`."""
+    frames = read_frames(answer.encode())
+    assert {"done": "finished"} == frames[-1]
+    text = "".join(each.get("token", "") for each in frames)
+    return text, [[each["tool"], each["result"]] for each in frames if "tool" in each]
 
 
 def read_parts(answer: str) -> tuple[str, list[Any]]:
@@ -73,36 +82,38 @@ def read_parts(answer: str) -> tuple[str, list[Any]]:
     return "\n".join(text.values()), list(told.values())
 
 
-@pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
+@pytest.mark.parametrize("which", ALL, ids=" ".join)
 async def test_a_program_runs_calls(which: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the tool, sends the result to the model, and sends all text to the page."""
-    native = calls(("get_weather", {"city": "Paris"}), text="Let me see. ")
-    async with Provider(native, says("It is ", "mild.")) as model:
+    """It runs the tool for the user, sends the result to the model and the page, and counts tokens."""
+    native = calls(("get_weather", {"city": "Paris"}), text="Let me see. ", usage=(10, 5))
+    async with Provider(native, says("It is ", "mild.", usage=(10, 5))) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
-        answer = await ask(which)
+        text, parts = await ask(which)
         told = model.bodies[1]["messages"]
-    text, parts = read_parts(answer) if which in PARTS else (answer, None)
     assert "Let me see. It is mild." == " ".join(text.split())
-    assert parts in (None, [["get_weather", {"city": "Paris"}, "18 °C in Paris"]])
-    assert ["user", "assistant", "tool"] == [each["role"] for each in told if each["role"] != "system"]
+    result = ["get_weather", {"city": "Paris"}, "18 °C in Paris"]
+    assert [result if which == PARTS else [result[0], result[2]]] == parts
+    assert ["system", "user", "assistant", "tool"] == [each["role"] for each in told]
     assert "18 °C in Paris" in json.dumps(told[-1], ensure_ascii=False)
 
 
-@pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
-async def test_migrated_programs_run_text_calls(which: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the migration, the reader sees the call and it does not run. Afterwards it runs and is hidden.
-
-    Programs that declare native calls (`native_tool_calls=True`) show it, as the original does.
-    """
-    async with Provider(says("Let me see.\n", IN_TEXT), says("It is mild.")) as model:
+@pytest.mark.parametrize("which", ALL, ids=" ".join)
+async def test_programs_show_calls_in_text(which: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `native_tool_calls=True` they do not run, as in the program before the migration."""
+    async with Provider(says("Let me see.\n", IN_TEXT, usage=(10, 20))) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
-        answer = await ask(which)
-    text = read_parts(answer)[0] if which in PARTS else answer
-    if which[0] == "before" or which in (("after", "openai"), ("after", "ai-sdk")):
-        assert (True, 1) == (IN_TEXT in text, len(model.bodies))
-    else:
-        assert ("Let me see. It is mild.", 2) == (" ".join(text.split()), len(model.bodies))
-        assert "18 °C in Paris" in json.dumps(model.bodies[1], ensure_ascii=False)
+        text, _ = await ask(which)
+    assert (True, 1) == (IN_TEXT in text, len(model.bodies))
+
+
+async def test_the_programs_send_the_messages_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows those of the program after the migration."""
+    shown = read_own(next(each for each in BLOCKS if "shows" in each.notes).text)
+    for which in PROGRAMS:
+        answers = calls(("get_weather", {"city": "Paris"}), usage=(10, 5)), says("0 ", "1 ", usage=(10, 5))
+        async with Provider(*answers) as model:
+            monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
+            assert shown == await ask(which)
 
 
 def test_histories_can_be_migrated() -> None:
@@ -132,6 +143,6 @@ def test_histories_can_be_migrated() -> None:
 
 
 def test_each_block_is_run() -> None:
-    """This includes the blocks before and after the migration."""
-    assert {*TEXT, *PARTS} - {("after", "ai-sdk")} == PROGRAMS.keys()
-    assert len(PROGRAMS) == len(BLOCKS)
+    """The others are commands and their output."""
+    assert {("before", "openai"), ("after", "openai")} == PROGRAMS.keys()
+    assert len(PROGRAMS) == len([each for each in BLOCKS if each.language == "python"])
