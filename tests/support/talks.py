@@ -56,8 +56,8 @@ def native(index: int, name: str, arguments: str) -> dict[str, Any]:
 
 def ends(finish: str, usage: tuple[int, int] | None) -> list[bytes]:
     """Return the chunks that end a response."""
-    counts = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)} if usage else {}
-    return [chunk(finish=finish), *([sse({"choices": [], "usage": counts})] if counts else []), DONE]
+    usages = [] if usage is None else [{"prompt_tokens": usage[0], "completion_tokens": usage[1]}]
+    return [chunk(finish=finish), *(sse({"choices": [], "usage": each}) for each in usages), DONE]
 
 
 def refuses(status: int, message: str) -> Loopback:
