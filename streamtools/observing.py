@@ -22,9 +22,6 @@ class ObservedRun(Protocol):
     `tool_runs` is called in the task of the call, and the other methods in the task of the run.
     """
 
-    trace: str
-    """The W3C `traceparent` of the run. A run that resumes this run links to it."""
-
     def current(self) -> AbstractContextManager[object]:
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
@@ -67,11 +64,10 @@ class ObservedRun(Protocol):
 class Observer(Protocol):
     """Observes all runs of the process."""
 
-    def begin(self, run_id: str, clean: Callable[[Any], Any], resumed: str) -> ObservedRun:
+    def begin(self, run_id: str, clean: Callable[[Any], Any]) -> ObservedRun:
         """Return the observed run for a run that starts.
 
-        `clean` returns JSON-like data without the text that rules remove, and without the values of a vault. `resumed`
-        is the `trace` of the earlier run that this run resumes, or empty.
+        `clean` returns JSON-like data without the text that rules remove, and without the values of a vault.
         """
 
     def report(self, name: str, value: float) -> None:
@@ -90,10 +86,10 @@ def install(observer: Observer | None) -> None:
     _Installed.observer = observer
 
 
-def begin(run_id: str, clean: Callable[[Any], Any], resumed: str = "") -> ObservedRun | None:
+def begin(run_id: str, clean: Callable[[Any], Any]) -> ObservedRun | None:
     """Return the observed run for a run that starts; see `Observer.begin`. Returns None if no observer is installed."""
     observer = _Installed.observer
-    return None if observer is None else observer.begin(run_id, clean, resumed)
+    return None if observer is None else observer.begin(run_id, clean)
 
 
 def observed_run() -> ObservedRun | None:

@@ -47,8 +47,8 @@ from streamtools.serving.run import chain_of
 class RunKeys(NamedTuple):
     """The Redis keys of one run: a stream of events, a hash, and a key that exists while other processes read the run.
 
-    The fields of `meta` are `token`, `claim_seq`, `crashes`, `conversation`, `note`, `copied`, `trace`, `stop` (if a
-    user has stopped the run), `decision:<call id>`, `vault` (the values of the vault), and `ended`.
+    The fields of `meta` are `token`, `claim_seq`, `crashes`, `conversation`, `note`, `copied`, `stop` (if a user
+    has stopped the run), `decision:<call id>`, `vault` (the values of the vault), and `ended`.
     """
 
     log: str

@@ -233,13 +233,13 @@ class RedisStore(Checked):
 
     async def _find(self, process: RedisProcess, run_id: str, owner: str) -> RemoteRun:
         meta_key = process.server.keys.of_run(log_key(owner, run_id)).meta
-        token, conversation, note, copied, result, trace, stop = await process.server.retry(
-            "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "trace", "stop"
+        token, conversation, note, copied, result, stop = await process.server.retry(
+            "HMGET", meta_key, "token", "conversation", "note", "copied", "ended", "stop"
         )
         if token is None:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         run = RemoteRun(self, process, run_id, owner, conversation=conversation.decode() or None)
-        run._copied, run._trace, run.stop_requested = int(copied), (trace or b"").decode(), stop is not None
+        run._copied, run.stop_requested = int(copied), stop is not None
         if await run.load_end(result):
             run._mark_finished()
         run.note = json.loads(await run._values.restore(note))
@@ -328,7 +328,7 @@ class RedisStore(Checked):
             _report_takeover(leased, events, recorded, bool(has_crashed), silence_ms / 1000)
             run = await self._find(process, run_id, owner)  # also if the list of servers has changed
             lost = LostRun(run_id, owner, run.conversation, run.note, crashes, events, recorded or {})
-            lost = replace(lost, trace=run._trace, copied=run._copied, vault=leased.vault)
+            lost = replace(lost, copied=run._copied, vault=leased.vault)
             if not run.stop_requested and await self._continue(process, leased, lost):
                 return
             closing, result = end_lost_run(run_id, events, recorded, None if run.stop_requested else PROCESS_ENDED)
@@ -483,8 +483,6 @@ class RedisJournal(Journal):
 
     def begin(self) -> None:
         self._leased.vault = self._run._vault or self._leased.vault
-        if self._run._trace:
-            self._process.in_background(self._process.server.store, self.key, "trace", self._run._trace)
 
     @property
     def is_lost(self) -> bool:

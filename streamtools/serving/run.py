@@ -128,8 +128,6 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         """Whether other processes find the run."""
         self._outlives_process = False
         """Whether another process drives the run, or continues it when this process closes."""
-        self._trace = ""
-        """The W3C `traceparent` of the run, once its stream is entered. Empty without telemetry."""
         self._next_log: LostRun | None = None
         """For a chat with `resume=run`: the log of the continuation, which begins with the events of this run."""
         self._predecessor: Run | None = None
@@ -412,7 +410,6 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
-        self._trace = getattr(events, "_trace", "")
         self._vault = getattr(events, "vault", self._vault)
         if (vault := self._vault) is not None:  # for the exception of the stream
             HIDE.set(lambda text: vault.replace(text, from_model=True))

@@ -34,10 +34,9 @@ class LostRun:
 
     `attempt` is the number of its processes that have crashed. `events` are the events in its log. If the run continues
     a waiting run, the events up to the seq `copied` are copies of the waiting run's events. `recorded` maps the key of
-    each call of the run to its entry in the ledger. `decisions` maps call ids to decisions. `trace` is the W3C
-    `traceparent` of the run in its first process, or empty. `vault` is the vault of the run, whose values the chat
-    loads; None if the run has no vault. `restarts` is how often a process has started this run before, if the events of
-    these attempts were lost. The other attributes are those of the `Run`.
+    each call of the run to its entry in the ledger. `decisions` maps call ids to decisions. `vault` is the
+    vault of the run, whose values the chat loads; None if the run has no vault. `restarts` is how often a process has
+    started this run before, if the events of these attempts were lost. The other attributes are those of the `Run`.
     """
 
     id: str
@@ -48,7 +47,6 @@ class LostRun:
     events: list[UIEvent]
     recorded: Mapping[str, Entry] = field(default_factory=dict, repr=False)
     decisions: Mapping[str, Decision] = field(default_factory=dict, repr=False)
-    trace: str = ""
     copied: int = 0
     vault: Vault | None = None
     restarts: int = 0

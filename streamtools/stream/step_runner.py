@@ -56,8 +56,6 @@ class StepRunner:
     """Restores the values of a vault in the arguments of a call."""
     running: list[ToolCall] = field(default_factory=list, init=False)
     """The calls of the current step that were passed to the runner."""
-    trace: str = field(default="", init=False)
-    """The `traceparent` of this run, for the run that resumes or continues it. Empty without an observer."""
     _runner: Runner | None = field(default=None, init=False)
     _restored: LoggedStep = field(default_factory=LoggedStep, init=False)
     """The step of a lost process that this run continues."""
@@ -174,7 +172,7 @@ class StepRunner:
         """Return the suspension of a run with these pending calls. Returns None if no call waits for a decision."""
         questions = {**self.approvals.asked, **self.approvals.suspended}
         found = [questions[call.id] for call in pending if call.id in questions]
-        return Suspension(run_id=self._run_id_of(found[0].call), questions=found, trace=self.trace) if found else None
+        return Suspension(run_id=self._run_id_of(found[0].call), questions=found) if found else None
 
     def _run_id_of(self, call: ToolCall) -> str:
         """Return the id of the run in which the model made the call: the earlier run, or this one."""

@@ -311,11 +311,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             log.warning("no_list_in_answer", run_id=self.run_id, advice="write output=list[Item], or path=[...]")
 
     @property
-    def _trace(self) -> str:
-        """The W3C `traceparent` of the run, once the stream is entered. Empty without telemetry."""
-        return self._run.steps.trace
-
-    @property
     def suspension(self) -> Suspension | None:
         """The calls of the ended run that wait for a decision. None if no call waits."""
         return self._run.steps.suspend(self.result.pending)
@@ -514,8 +509,6 @@ class StreamRun:
     """The state of the run in its log, if this stream continues a run. None otherwise."""
     opening: list[UIEvent] = field(default_factory=list, init=False)
     """The first events of a run that continues. Other runs begin with `start`."""
-    _lost_trace: str = field(default="", init=False)
-    """The `traceparent` of the lost run that this run continues."""
     _observation: Observation | None = field(default=None, init=False)
     _recorded_size: int = field(default=0, init=False)
     """The size in bytes of the events since `emit` last called `collect`, without small texts."""
@@ -537,10 +530,8 @@ class StreamRun:
         """
         self.machine.run_id = RUN_LEDGER.get()[0] or self.machine.run_id
         self.buffer.open()
-        resumed_trace = self._lost_trace or (self.resumed.suspension.trace if self.resumed else "")
-        observed = observing.begin(self.machine.run_id, self.machine.without_matches, resumed_trace)
+        observed = observing.begin(self.machine.run_id, self.machine.without_matches)
         if observed is not None:
-            self.steps.trace = observed.trace
             self._observation = Observation(observed)
             self._stages.append(self._observation)
         if self.vault_rules is not None:
@@ -626,7 +617,7 @@ class StreamRun:
 
         If the turn of the open step is not complete, the caller must switch the model.
         """
-        self.logged, self._lost_trace = logged, lost.trace
+        self.logged = logged
         outcomes = self.collector.restore(logged, lost.recorded)
         self.opening = self.machine.restore(logged)
         if (step := logged.open) is not None and step.is_answered:

@@ -31,8 +31,7 @@ import msgspec
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram, Meter
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from streamtools import observing
 from streamtools.calls import ToolCall
@@ -94,8 +93,8 @@ class Instrumentation:
             "runs.gap": histogram("streamtools.runs.gap", "Time for which no process drove a run.").record,
         }
 
-    def begin(self, run_id: str, clean: Clean, resumed: str) -> RunSpans:
-        return RunSpans(self, run_id, clean, resumed)
+    def begin(self, run_id: str, clean: Clean) -> RunSpans:
+        return RunSpans(self, run_id, clean)
 
     def report(self, name: str, value: float) -> None:
         """Add `value` to a counter, or record it. `streamtools.observing.report` defines the names."""
@@ -193,7 +192,6 @@ _USAGE_ATTRIBUTES = {
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 """Maps the fields of `Usage` to the names of span attributes."""
-_PROPAGATOR = TraceContextTextMapPropagator()
 
 CANCELLED = "cancelled"
 """The value of `error.type` for a request, tool or run that was cancelled."""
@@ -300,11 +298,10 @@ class _RequestSpan(_Outcome):
 class RunSpans(_Outcome):
     """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`.
 
-    `clean` removes the matches of text rules from attributes. `resumed` is the `traceparent` of the run that this run
-    resumes, or empty.
+    `clean` removes the matches of text rules from attributes.
     """
 
-    def __init__(self, settings: Instrumentation, run_id: str, clean: Clean, resumed: str) -> None:
+    def __init__(self, settings: Instrumentation, run_id: str, clean: Clean) -> None:
         super().__init__()
         self._settings = settings
         self._clean = clean
@@ -312,19 +309,14 @@ class RunSpans(_Outcome):
         self.attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent"}
         if settings.agent:
             self.attributes["gen_ai.agent.name"] = settings.agent
-        self._resumed_links = _links(resumed)
         self._span = settings.tracer.start_span(
             f"invoke_agent {settings.agent}" if settings.agent else "invoke_agent",
             attributes=self.attributes | {"streamtools.run.id": run_id},
-            links=self._resumed_links,
         )
         self._context = trace.set_span_in_context(self._span)
         self._request: _RequestSpan | None = None
         self._last_model: str | None = None
         self._done: Done | None = None
-        carrier: dict[str, str] = {}
-        _PROPAGATOR.inject(carrier, self._context)
-        self.trace = carrier.get("traceparent", "")
 
     def current(self) -> AbstractContextManager[object]:
         return _current(self._span)
@@ -380,8 +372,7 @@ class RunSpans(_Outcome):
             attributes["gen_ai.tool.description"] = tool.description
         if settings.content:
             attributes["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
-        kind, links = SpanKind.INTERNAL, self._resumed_links
-        span = settings.tracer.start_span(f"execute_tool {name}", self._context, kind, attributes, links)
+        span = settings.tracer.start_span(f"execute_tool {name}", self._context, SpanKind.INTERNAL, attributes)
         started_at = perf_counter()
         error: str | None = CANCELLED
 
@@ -444,12 +435,6 @@ def _set_outcome(span: Span, attributes: dict[str, Any], finish: str | None, usa
     for field, name in _USAGE_ATTRIBUTES.items():
         if (tokens := getattr(usage, field, None)) is not None:
             span.set_attribute(name, tokens)
-
-
-def _links(resumed: str) -> list[Link]:
-    """Return a link to the span in the `traceparent` header `resumed`. Returns no link if the header is invalid."""
-    found = trace.get_current_span(_PROPAGATOR.extract({"traceparent": resumed})).get_span_context()
-    return [Link(found)] if resumed and found.is_valid else []
 
 
 @checked

@@ -213,14 +213,12 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     """The open questions of a run that has ended.
 
-    `run_id` is the id of the run that made the calls. `trace` is the W3C `traceparent` of that run, or "". `version` is
-    the version of the JSON format.
+    `run_id` is the id of the run that made the calls. `version` is the version of the JSON format.
     """
 
     run_id: str
     questions: list[Question]
     version: Literal[1] = 1
-    trace: str = ""
 
     def __post_init__(self) -> None:
         if len({call.id for call in self.calls}) < len(self.questions):

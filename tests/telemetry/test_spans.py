@@ -11,11 +11,10 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from streamtools import RunnerOptions, ToolError, ToolStream, chat, sources, tool
+from streamtools import ToolError, ToolStream, chat, sources, tool
 from streamtools.conversation import Fallback, OpenAIChat, RequestOptions, Timeouts
 from streamtools.errors import Code
 from streamtools.events import Executing, Text
-from streamtools.tools import SQLiteLedger
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import collecting, context_of, is_child
 from tests.support.loopback import Loopback
@@ -186,30 +185,6 @@ async def test_failovers_are_recorded() -> None:
     assert "upstream_error" == (first.attributes or {})["error.type"]
     assert StatusCode.UNSET is second.status.status_code
     assert StatusCode.UNSET is collected.one("invoke_agent").status.status_code
-
-
-async def test_a_resumed_run_is_linked_to_the_earlier_run(tmp_path: Any) -> None:
-    @tool(requires_approval=True)
-    def pay(city: str) -> str:
-        """Pay."""
-        return f"paid for {city}"
-
-    text, ledger = CALL.replace("get_weather", "pay"), SQLiteLedger(tmp_path / "calls.db")
-    with collecting() as collected:
-        asked = ToolStream(sources.text([text]), tools=[pay], runner=RunnerOptions(ledger=ledger))
-        await asked
-        assert asked.suspension is not None
-        (call,) = asked.suspension.calls
-        kept = asked.suspension.to_json()
-        await ToolStream(
-            sources.text([]), tools=[pay], resume=kept, approvals={call.id: True}, runner=RunnerOptions(ledger=ledger)
-        )
-        first, second = collected.named("invoke_agent")
-        run = collected.one("execute_tool")
-    for span in (second, run):
-        assert [context_of(first).span_id] == [link.context.span_id for link in span.links]
-    assert context_of(first).trace_id != context_of(second).trace_id
-    assert is_child(run, second)
 
 
 async def test_content_is_recorded_on_request_and_without_keys() -> None:
