@@ -79,8 +79,6 @@ class Delivery:
     def __init__(self, exchange: Exchange, route: Route, *, max_rate: float | None = None) -> None:
         self.status = CLIENT_LEFT
         """The status that the client got, or `CLIENT_LEFT` if it got none."""
-        self.first_sent: float | None = None
-        """The time of the monotonic clock at which the first bytes of the body were sent; None before."""
         self._exchange = exchange
         self._route = route
         self._max_rate = max_rate
@@ -89,7 +87,8 @@ class Delivery:
         self._deadline_fault = HTTPException(504, "the answer takes too long")
         # `_begun`: whether the exchange has received the head of the current response. `_broken`: whether the client's
         # connection must be cut, as the answer cannot be completed. `_sending`: whether the reading task is sending.
-        self._begun = self._broken = self._head_sent = self._streams = self._sending = False
+        # `_body_sent`: whether bytes of the body were sent.
+        self._begun = self._broken = self._head_sent = self._body_sent = self._streams = self._sending = False
         self._writer: ResponseWriter
         self._pieces: list[bytes] = []  # the bytes that wait to be sent together
         self._size = 0  # the number of bytes in `_pieces`
@@ -186,7 +185,7 @@ class Delivery:
             now = monotonic()
             waited, received_at = now - received_at > _PAUSE_S, now
             piece = exchange.feed(chunk)
-            if piece and self.first_sent is None:
+            if piece and not self._body_sent:
                 await self._send(piece)
                 pace.set_rate(0, self._max_rate)
             elif piece:
@@ -243,8 +242,7 @@ class Delivery:
             if piece or not more:
                 self._pieces.append(piece)
                 await self._send_message(partial(self._joined_message, more=more))
-                if piece and self.first_sent is None:
-                    self.first_sent = monotonic()
+                self._body_sent = self._body_sent or bool(piece)
             return
         head = self._exchange.head
         if head is None:

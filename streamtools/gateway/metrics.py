@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
 
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, UIEvent, Warning
-
-_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
-"""Upper bounds of the histogram of the time to the first bytes of an answer, in seconds."""
 
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests": ("Requests that were answered.", ("kind", "status")),  # 499: the client disconnected
@@ -30,8 +26,6 @@ class Metrics:
         """The number of requests that are currently being answered."""
         self.counts = {name: Counter[tuple[str, ...]]() for name in _COUNTERS}
         """Maps the name of each counter to a `Counter`, whose keys are the values of the labels."""
-        self._first_tokens: Counter[float] = Counter()  # maps upper bounds to numbers of answers
-        self._first_token_seconds = 0.0
 
     def count(self, name: str, *labels: str) -> None:
         """Add 1 to the counter `name`. `labels` are the values of its labels."""
@@ -49,11 +43,6 @@ class Metrics:
             case Matched(rule):
                 self.count("rule_matches", rule)
 
-    def record_first_token(self, seconds: float) -> None:
-        """Record how long a client waited for the first bytes of an answer."""
-        self._first_token_seconds += seconds
-        self._first_tokens[next(bound for bound in _BUCKETS if seconds <= bound)] += 1
-
     def prometheus(self) -> str:
         """Return the metrics in Prometheus' text format, version 0.0.4."""
         lines: list[str] = []
@@ -67,12 +56,6 @@ class Metrics:
         for name, (about, label_names) in _COUNTERS.items():
             samples = [(_labels(label_names, values), count) for values, count in sorted(self.counts[name].items())]
             family(f"{name}_total", "counter", about, samples)
-        bounds = (f"{bound:g}".replace("inf", "+Inf") for bound in _BUCKETS)
-        totals = accumulate(self._first_tokens[bound] for bound in _BUCKETS)
-        buckets = [("_bucket" + _labels(("le",), (bound,)), total) for bound, total in zip(bounds, totals, strict=True)]
-        whole = [("_sum", self._first_token_seconds), ("_count", self._first_tokens.total())]
-        about = "Seconds until the first bytes of an answer."
-        family("first_token_seconds", "histogram", about, [*buckets, *whole])
         return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from threading import Lock
-from time import monotonic
 from typing import Any, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote
 
@@ -271,14 +270,10 @@ class _Gateway:
 
     async def _answer_rewritten(self, client_api: Client, request: Request, send: Send) -> int:
         """Rewrite a request that is in the format `client_api`, and then its answer. Returns the status."""
-        started = monotonic()
         begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._count_event)
         exchange = await self._read(request, begin)
         delivery = Delivery(exchange, self._route(request, client_api), max_rate=self.max_rate)
-        status = await self._deliver(delivery, request, send)
-        if delivery.first_sent is not None:
-            self._metrics.record_first_token(delivery.first_sent - started)
-        return status
+        return await self._deliver(delivery, request, send)
 
     def _count_event(self, event: UIEvent) -> None:
         """Count an event of an answer. May be called in any thread, because threads read long answers."""
