@@ -8,7 +8,6 @@ async with chat(model, messages, tools=tools) as events:
 """
 
 from streamtools.conversation.chat_stream import Chat, chat
-from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
 from streamtools.conversation.models.http_model import HTTPModel, Timeouts
 from streamtools.conversation.models.model import Ask, Model
@@ -30,7 +29,7 @@ from streamtools.loading import load_later
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
-    "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Fallback", "GeminiChat",
+    "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Fallback", "GeminiChat",
     "GeminiInteractions", "HTTPModel", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
     "ScriptedModel", "ScriptedReply", "Timeouts", "augment_system_prompt", "chat", "latitude_request", "new_nonce",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
 
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
-from streamtools.conversation.emulation import EmulatedReply, Emulation
+from streamtools.conversation.emulation import EmulatedReply
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
@@ -149,11 +149,10 @@ class Chat(ToolStream):
         output = OutputOptions.of(options.get("output"))
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
-        emulation = request.emulation
-        self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
-        if self._emulation.mode == "force" and not len(self._registry):
+        self._emulation = request.emulation
+        if self._emulation == "force" and not len(self._registry):
             raise ValueError("emulation is forced, and there are no function tools")
-        if self._emulation.mode != "off" and options.get("runner", DEFAULT_RUNNER).self_contained:
+        if self._emulation != "off" and options.get("runner", DEFAULT_RUNNER).self_contained:
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
         if not history:
@@ -287,7 +286,7 @@ class Chat(ToolStream):
         """Return the source of the next answer. With `shown`, the answer continues this text."""
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
-        dialects, mode = self._writer.dialects, self._emulation.mode
+        dialects, mode = self._writer.dialects, self._emulation
         choice = self._run.machine.tool_choice
         ask = Ask(tuple(self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
         if shown or (mode == "off" and self._fallback is not None):
@@ -297,7 +296,7 @@ class Chat(ToolStream):
             return Reply(self._model, ask, self._writer.write)
         probe = partial(self._probe, native_tool_calls=self._writer.native_tool_calls)
         write, untaught = None if mode == "force" else self._writer.write, self._writer.with_type(ask, self._model)
-        return EmulatedReply(self._model, ask, write, untaught, self._emulation, probe=probe, think=self._think)
+        return EmulatedReply(self._model, ask, write, untaught, probe=probe, think=self._think)
 
     def _discard_answer(self, name: str, whole_step: bool) -> str | None:
         """Discard the part of a failed model's answer that no other model can continue.

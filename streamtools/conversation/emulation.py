@@ -5,8 +5,7 @@
 2. The *decision request* asks the model which tools it needs. If the model names offered tools, their calls are the
    turn. An error, or the lack of a required call, ends the run. If the tool choice forbids calls, this request is
    omitted.
-3. The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
-   turn instead, if there is one.
+3. The *final request* offers no tools. Its answer is the turn.
 
 The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
 
@@ -37,7 +36,7 @@ from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model
 from streamtools.conversation.reply import Replies, Reply, Write, paired
-from streamtools.errors import Checked, Code
+from streamtools.errors import Code
 from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
@@ -243,24 +242,10 @@ def _read_call(value: Any) -> DecidedCall | None:
 
 # The three requests of a turn.
 
-Mode: TypeAlias = Literal["off", "fallback", "force"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Emulation(Checked):
-    """Options for the emulation of calls.
-
-    - `mode`: With `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
-      contains no call. With `"force"`, it is sent without a normal request. If the tool choice forbids calls, no
-      decision request is sent.
-    - `reuse_upstream_answer`: If True and no tool is needed, the normal answer is the turn, and the final request is
-      not sent.
-
-    Raises ValueError for a value that is not allowed.
-    """
-
-    mode: Mode = "fallback"
-    reuse_upstream_answer: bool = False
+Emulation: TypeAlias = Literal["off", "fallback", "force"]
+"""When the decision request is sent. `"off"`: never. `"fallback"`: if the normal answer contains no call. `"force"`:
+always, without a normal request. If the tool choice forbids calls, it is never sent.
+"""
 
 
 EMULATED = "tool calls emulated"
@@ -284,14 +269,11 @@ class EmulatedReply(Replies):
     normal: Ask
     write: Write | None
     ask: Ask
-    emulation: Emulation
     probe: Callable[[], StreamMachine]
     think: Callable[[bool], None]
 
     def __post_init__(self) -> None:
         self._batches = self._run()
-        # The complete normal answer, if it contains no call.
-        self._normal_answer: list[events.SourceEvent] | None = None
         self._hidden_usage: events.Usage | None = None  # usage of answers that are not shown, until it is reported
 
     async def _run(self) -> AsyncGenerator[Sequence[events.SourceEvent]]:
@@ -308,7 +290,6 @@ class EmulatedReply(Replies):
             await reply.aclose()
         yield [events.ReasoningDelta("")]  # begins the turn without visible output
         warnings: list[events.SourceEvent] = []
-        usage: events.Usage | None = None
         if ask.tool_choice.mode != "none":
             self.think(True)
             try:
@@ -341,10 +322,6 @@ class EmulatedReply(Replies):
                 reason: events.FinishReason = "tool_calls" if native else "stop"
                 yield [*warnings, *native, events.ProviderCompleted(finish_reason=reason, usage=self._hidden_usage)]
                 return
-        if self._normal_answer is not None and self.emulation.reuse_upstream_answer:
-            self._hidden_usage = usage  # the normal answer contains its own usage
-            yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
-            return
         self._reply = reply = Reply(self.model, ask, ask_without_tools)
         yield [*warnings, *self._usage_events()]
         async for batch in reply:
@@ -370,7 +347,7 @@ class EmulatedReply(Replies):
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
             return buffered
-        self._normal_answer, self._hidden_usage = buffered, machine.usage
+        self._hidden_usage = machine.usage
         return None
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | events.SourceError, events.Usage | None]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from streamtools.conversation.emulation import Emulation, Mode
+from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import add_teaching, augment_system_prompt
 from streamtools.conversation.reply import paired
-from streamtools.errors import Checked, check_methods, check_word
+from streamtools.errors import Checked, check_methods
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
@@ -26,16 +26,15 @@ class RequestOptions(Checked):
     - `body`: fields that are merged into the body of each request.
     - `teach`: whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False.
     - `emulation`: whether a separate request asks the model which tools to call. This is for models that make no calls.
+      `"fallback"` asks after an answer without a call, and `"force"` instead of a normal request.
     """
 
     body: Mapping[str, Any] = field(default_factory=dict)
     teach: Literal["auto", "always", "never"] = "auto"
-    emulation: Mode | Emulation = "off"
+    emulation: Emulation = "off"
 
     def __post_init__(self) -> None:
         check_methods("body", self.body, 'a dict, such as {"temperature": 0}', "keys")
-        if not isinstance(self.emulation, Emulation):
-            check_word("emulation", self.emulation, get_args(Mode))
         if misplaced := [name for name in self.body if name in self.__dataclass_fields__]:
             raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is not a field of the body")
 

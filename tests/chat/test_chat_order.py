@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import ParserOptions, ToolRegistry, chat
-from streamtools.conversation import Chat, Emulation, RequestOptions, ScriptedModel, ScriptedReply
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.history import User, write_messages
 from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
 from tests.support.examples import examples
@@ -28,7 +28,7 @@ def check(model: ScriptedModel, events: Chat) -> None:
         assert [] == breaches(write_messages(history, format, dialects=DIALECTS), format)
 
 
-async def hold(model: ScriptedModel, left_at: int | None, emulation: Emulation | str, choice: str) -> Chat:
+async def hold(model: ScriptedModel, left_at: int | None, emulation: str, choice: str) -> Chat:
     """Run a conversation, and leave it at an event if one is given."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     async with chat(

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from streamtools import RunnerOptions, chat
-from streamtools.conversation import Emulation, RequestOptions, ScriptedModel
+from streamtools.conversation import RequestOptions, ScriptedModel
 from streamtools.conversation.emulation import refuses_tools, write_question
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceError, Usage
@@ -38,9 +38,7 @@ from tests.support.talks import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
-FORCE = Emulation(mode="force")
-FALLBACK = Emulation()
-REUSE = Emulation(reuse_upstream_answer=True)
+FORCE, FALLBACK = "force", "fallback"
 PARIS_CALL = ("weather", PARIS)
 WARNED = ["not thinking None", "warning emulated"]
 
@@ -97,13 +95,10 @@ async def test_decided_calls_are_the_calls_of_the_turn() -> None:
     ("emulation", "answers", "bodies"),
     [
         (FALLBACK, ("One.", "Two."), [asked(QUESTION, tools=OFFER, tool_choice="none"), LAST]),
-        (REUSE, ("One.",), [asked(QUESTION, tools=OFFER, tool_choice="none")]),
         (FORCE, ("One.",), [LAST]),
     ],
 )
-async def test_tool_choice_none_needs_no_decision(
-    emulation: Emulation, answers: tuple[str, ...], bodies: list[Any]
-) -> None:
+async def test_tool_choice_none_needs_no_decision(emulation: str, answers: tuple[str, ...], bodies: list[Any]) -> None:
     """There is no decision request and no warning."""
     talked = await talk(*map(says, answers), emulation=emulation, tool_choice="none")
 
@@ -197,7 +192,7 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
         says("One."),
         decides(),
         says("Two."),
-        emulation=Emulation(),
+        emulation=FALLBACK,
         request=request,
         model={"max_tokens": 9, "temperature": 1},
     )
@@ -242,9 +237,9 @@ async def test_a_taught_model_calls_in_text() -> None:
 
 
 async def test_a_provider_without_tools() -> None:
-    """Its refusal is neither an answer with calls nor an answer that can be reused."""
+    """Its refusal is not an answer with calls."""
     refusal = refuses(400, "registry.example/phi3:latest does not support tools")
-    talked = await talk(refusal, decides(), says("Two."), emulation=REUSE)
+    talked = await talk(refusal, decides(), says("Two."), emulation=FALLBACK)
 
     assert [FIRST, DECISION, LAST] == talked.bodies
     assert ["thinking None", *WARNED, "text 'Two.'", "done finished: stop (stop)"] == talked.shown
@@ -358,12 +353,10 @@ def test_invalid_options_of_emulation() -> None:
         (FALLBACK, [says("a"), decides(PARIS_CALL, usage=(10, 20))], (10, 20)),
         (FALLBACK, [says("a", usage=(1, 2)), decides(PARIS_CALL)], (1, 2)),
         (FALLBACK, [calls(PARIS_CALL, usage=(1, 2))], (1, 2)),
-        (REUSE, [says("a", usage=(1, 2)), decides(usage=(10, 20))], (11, 22)),
-        (REUSE, [says("a", usage=(1, 2)), decides()], (1, 2)),
         (FORCE, [decides(usage=(10, 20)), says("b", usage=(100, 200))], (110, 220)),
     ],
 )
-async def test_usage_includes_all_requests(emulation: Emulation, answers: list[Loopback], total: Any) -> None:
+async def test_usage_includes_all_requests(emulation: str, answers: list[Loopback], total: Any) -> None:
     """The usage of a step includes all of its requests once."""
     talked = await talk(*answers, emulation=emulation, execute="never")
     usage = talked.chat.result.usage

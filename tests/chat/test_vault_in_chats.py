@@ -315,7 +315,7 @@ async def test_an_emulated_call_has_the_value(mode: Any) -> None:
     decision = '{"tools": [{"tool": "send", "arguments": {"to": "<EMAIL_1>", "text": "Dear <email_1>"}}]}'
     answers = (["I cannot."] if mode == "fallback" else []) + [decision]
     model = models.ScriptedModel([*answers, *(["Done."] if mode == "fallback" else []), '{"tools": []}', "Done."])
-    request = models.RequestOptions(emulation=models.Emulation(mode=mode))
+    request = models.RequestOptions(emulation=mode)
     stream = chat(model, ASK, tools=[send], request=request, max_steps=2, text=TextOptions(vault=new_vault()))
     await stream
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import httpx
 
-from streamtools.conversation import Emulation, OpenAIChat
+from streamtools.conversation import OpenAIChat
 from tests.support.options import grouped
 from tests.torture.rack import Rack
 from tests.torture.streams import Scenario
@@ -74,7 +74,7 @@ async def emulated(rack: Rack) -> None:
     """A model without calls: two decisions, and its answer."""
     decisions = [said(json.dumps({"tools": tools})) for tools in ([{"tool": "think", "arguments": {}}], [])]
     with patch("streamtools.conversation.emulation.time", SimpleNamespace(time_ns=lambda: 1)):  # a part of the ids
-        await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force"))
+        await _talk(rack, *decisions, said("So."), tools="think", emulation="force")
 
 
 _CLOSED = {"close-lone-cancel": "fails"}
