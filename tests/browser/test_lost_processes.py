@@ -156,7 +156,7 @@ async def test_an_approved_run_continues_after_a_crash(chromium: Any, tmp_path: 
         await expect(page.locator("#state")).to_have_text("Reconnecting…")
         await server.start()
         await page.reload()
-        await expect(page.locator("#state")).to_have_text("Waiting for the answer…")
+        await expect(page.locator("#state")).to_have_text("Answering…")
         goes_on.set()
         await expect(page.locator("#log")).to_have_text(f'"paid 5 to Ann" {kept}Ann.')
 
