@@ -71,7 +71,7 @@ class Observer(Protocol):
         """
 
     def report(self, name: str, value: float) -> None:
-        """Add `value` to a counter, or record it. The function `report` of this module lists the names."""
+        """Add `value` to a counter. The function `report` of this module lists the names."""
 
 
 class _Installed:
@@ -118,7 +118,7 @@ def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any
 
 
 def report(name: str, value: float = 1) -> None:
-    """Report a value of a metric that belongs to no observed run. Does nothing if no observer is installed.
+    """Add a value to a counter that belongs to no observed run. Does nothing if no observer is installed.
 
     The names are:
 
@@ -129,7 +129,6 @@ def report(name: str, value: float = 1) -> None:
     - `runs.handed_over`: runs of closing processes that this process has taken over
     - `runs.recovered`: lost or handed over runs that this process continues
     - `calls.unknown`: calls of these runs whose outcome is unknown
-    - `runs.gap`: the seconds for which no process drove a run
     """
     if _Installed.observer is not None:
         _Installed.observer.report(name, value)

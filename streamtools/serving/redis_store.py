@@ -451,7 +451,6 @@ def _report_takeover(
     )
     observing.report("runs.lost" if has_crashed else "runs.handed_over")
     observing.report("calls.unknown", len(unknown))
-    observing.report("runs.gap", gap)
 
 
 def _add_events(process: RedisProcess, leased: LeasedRun, events: Sequence[UIEvent]) -> None:

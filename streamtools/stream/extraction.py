@@ -33,7 +33,6 @@ def extract_tool_calls(
     response: object,
     *,
     native_tool_calls: bool | None = None,
-    self_contained: bool = False,
     dialects: Dialects = None,
     tools: Any = None,
     **options: Unpack[ParserKeywords],
@@ -52,12 +51,7 @@ def extract_tool_calls(
     ('now', [])
     """
     machine = StreamMachine(
-        dialects=dialects,
-        tools=_as_tools(tools),
-        execute="never",
-        native_tool_calls=native_tool_calls,
-        self_contained=self_contained,
-        **options,
+        dialects=dialects, tools=_as_tools(tools), execute="never", native_tool_calls=native_tool_calls, **options
     )
     events = [out for event in finished(response, options.get("limits", DEFAULT_LIMITS)) for out in machine.feed(event)]
     events += machine.close()

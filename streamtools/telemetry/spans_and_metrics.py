@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import msgspec
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import Counter, Histogram, Meter
+from opentelemetry.metrics import Counter, Histogram, Meter, UpDownCounter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from streamtools import observing
@@ -84,21 +84,19 @@ class Instrumentation:
         self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
         self._tokens = histogram("gen_ai.client.token.usage", "Tokens of a request.", "{token}", _TOKEN_BUCKETS)
-        self._counters: dict[str, Counter] = {
+        self._counters: dict[str, Counter | UpDownCounter] = {
             name: meter.create_counter(f"streamtools.{name}", "1", description)
             for name, description in _COUNTERS.items()
         }
-        self._reports: dict[str, Callable[[float], None]] = {
-            "readers": meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.").add,
-            "runs.gap": histogram("streamtools.runs.gap", "Time for which no process drove a run.").record,
-        }
+        readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
+        self._counters["readers"] = readers
 
     def begin(self, run_id: str, clean: Clean) -> RunSpans:
         return RunSpans(self, run_id, clean)
 
     def report(self, name: str, value: float) -> None:
-        """Add `value` to a counter, or record it. `streamtools.observing.report` defines the names."""
-        (self._reports.get(name) or self._counters[name].add)(value)
+        """Add `value` to a counter. `streamtools.observing.report` defines the names."""
+        self._counters[name].add(value)
 
     def count_events(self, events: Sequence[Any], model: str | None) -> None:
         """Count the calls, errors, warnings and rule matches in the events of a model's response."""
