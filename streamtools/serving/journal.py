@@ -19,7 +19,7 @@ from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.stored_result import StoredEnd
 from streamtools.tools.approvals import Decision
-from streamtools.tools.ledger import DrivenRun
+from streamtools.tools.ledger import RecoverableRun
 
 log = Logger(__name__)
 
@@ -34,7 +34,7 @@ class Journal:
         self.done: Done | None = None
         self.readable = anyio.Event()
         """Set when the log has an event of the run and can be read, or when the run has ended."""
-        self.driven: DrivenRun | None = None
+        self.driven: RecoverableRun | None = None
         """The state that `tools/ledger.py` needs to run each call of the run at most once.
 
         None if no other process may take the run over.

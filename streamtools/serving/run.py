@@ -43,7 +43,7 @@ from streamtools.tools.approvals import (
     read_decision,
 )
 from streamtools.tools.cancellation import is_failure
-from streamtools.tools.ledger import DRIVEN_RUN, RUN_LEDGER, CallLedger
+from streamtools.tools.ledger import RECOVERABLE_RUN, RUN_LEDGER, CallLedger
 
 log = Logger(__name__)
 
@@ -376,7 +376,7 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
         The calls of the stream are recorded in the `ledger`.
         """
         assert self._driver is not None
-        DRIVEN_RUN.set(self._journal.driven)
+        RECOVERABLE_RUN.set(self._journal.driven)
         # A chat that continues a run already has its id. `_checked` compares them.
         RUN_LEDGER.set((self.id if self._lost is None else "", ledger))
         try:

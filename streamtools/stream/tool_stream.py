@@ -39,7 +39,6 @@ from streamtools.sources.read_pace import ReadPace, current_pace
 from streamtools.stream.collector import BATCH, Collector
 from streamtools.stream.event_buffer import SMALL_TEXT, EventBuffer
 from streamtools.stream.lost_run import LostRun
-from streamtools.stream.observation import Observation
 from streamtools.stream.options import (
     HOMES,
     ApprovalOptions,
@@ -51,6 +50,7 @@ from streamtools.stream.options import (
     parser_keywords,
 )
 from streamtools.stream.reading import YIELD_EVERY, EventSource, close
+from streamtools.stream.report_stage import ReportStage
 from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
 from streamtools.stream.text_judge import JudgeStage
@@ -509,7 +509,7 @@ class StreamRun:
     """The state of the run in its log, if this stream continues a run. None otherwise."""
     opening: list[UIEvent] = field(default_factory=list, init=False)
     """The first events of a run that continues. Other runs begin with `start`."""
-    _observation: Observation | None = field(default=None, init=False)
+    _report_stage: ReportStage | None = field(default=None, init=False)
     _recorded_size: int = field(default=0, init=False)
     """The size in bytes of the events since `emit` last called `collect`, without small texts."""
     _scope: anyio.CancelScope | None = field(default=None, init=False)
@@ -519,7 +519,7 @@ class StreamRun:
     def __post_init__(self) -> None:
         # The stages between the machine and the buffer. A stage may buffer events and return them from a later call.
         first = (self.vault_rules, self.judge)
-        self._stages: list[ArgumentRules | JudgeStage | Observation] = [stage for stage in first if stage is not None]
+        self._stages: list[ArgumentRules | JudgeStage | ReportStage] = [stage for stage in first if stage is not None]
         self._recorded = self.collector.recorded
 
     def open(self) -> AbstractContextManager[None]:
@@ -532,8 +532,8 @@ class StreamRun:
         self.buffer.open()
         observed = observing.begin(self.machine.run_id, self.machine.without_matches)
         if observed is not None:
-            self._observation = Observation(observed)
-            self._stages.append(self._observation)
+            self._report_stage = ReportStage(observed)
+            self._stages.append(self._report_stage)
         if self.vault_rules is not None:
             self.vault_rules.calls |= {call.id: (call, call) for call in self.machine.runnable}
         self.emit(self.opening or self.machine.start())
@@ -630,19 +630,19 @@ class StreamRun:
 
         With `execute="eager"`, calls run in the task group `tools` while the model still writes.
         """
-        machine, steps, feed, observation = self.machine, self.steps, self.machine.feed, self._observation
+        machine, steps, feed, report_stage = self.machine, self.steps, self.machine.feed, self._report_stage
         machine.source = source
         current_pace.set(self.pace)
         self.collector.read_from(source)
         batches_read = 0
-        with nullcontext() if observation is None else observation.reading(source):
+        with nullcontext() if report_stage is None else report_stage.reading(source):
             async for batch in source:
                 if not isinstance(batch, _BATCH_TYPES):
                     kind = type(batch).__name__
                     advice = "make a source with `streamtools.sources`, such as sources.events([...])"
                     raise UnreadableSource(f"a source must yield lists of source events, got {kind}: {advice}")
-                if observation is not None:
-                    observation.take_batch(batch)
+                if report_stage is not None:
+                    report_stage.take_batch(batch)
                 events: list[UIEvent] = []
                 try:
                     for source_event in batch:
@@ -692,8 +692,8 @@ class StreamRun:
         self.emit(self.steps.end_calls())
         self.emit(self.machine.cancel())
         self.steps.check_limits()
-        if self._observation is not None:
-            self._observation.end()
+        if self._report_stage is not None:
+            self._report_stage.end()
         self.buffer.close()
 
     def _close_judge(self) -> None:

@@ -195,7 +195,7 @@ _RESUMED_EPOCH = 1 << 30
 TAKEN_OVER = "its run has been taken over by another process"
 
 
-class DrivenRun(Protocol):
+class RecoverableRun(Protocol):
     """A run that this process drives and that another process may take over."""
 
     run_id: str
@@ -207,7 +207,7 @@ class DrivenRun(Protocol):
         """Return whether another process is known to have taken over the run."""
 
 
-DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None)
+RECOVERABLE_RUN: ContextVar[RecoverableRun | None] = ContextVar("RECOVERABLE_RUN", default=None)
 """The run that makes the calls of the current task, or None if no other process can take over the run."""
 RUN_LEDGER: ContextVar[tuple[str, CallLedger | None]] = ContextVar("RUN_LEDGER", default=("", None))
 """The id for the stream of the run that the current task drives, and the ledger of its `Runs`.
@@ -272,7 +272,7 @@ async def run_once(
     these cases, `work` has not started. A failure to record the outcome is only logged. A later attempt then finds no
     outcome.
     """
-    driven = DRIVEN_RUN.get()
+    driven = RECOVERABLE_RUN.get()
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED_EPOCH
     if driven is not None and driven.run_id == scope and await driven.is_lost():
         raise ToolFailed(call.name, f"tool {call.name[:64]!r} was not run: {TAKEN_OVER}")

@@ -165,7 +165,7 @@ class RedisLedger(ledger.OwnerViews):
         Raises `CallRefused` if the epoch of the claim is too old, or if another process has taken over the run.
         """
         member, keys = self._keys_of(scope, call)
-        if (driven := ledger.DRIVEN_RUN.get()) is not None and driven.run_id == scope:
+        if (driven := ledger.RECOVERABLE_RUN.get()) is not None and driven.run_id == scope:
             keys = [*keys, driven.meta_key]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(ledger.CLOCK_SLACK), self._owner)
         written = self._cipher.encrypt(write_json(call)), self._call_prefix, self._run_prefix

@@ -19,7 +19,7 @@ from streamtools import ToolStream, sources
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import collecting
 
-STAGE = str(Path(streamtools.__file__).parent / "stream" / "observation.py")
+STAGE = str(Path(streamtools.__file__).parent / "stream" / "report_stage.py")
 SEAM = str(Path(streamtools.__file__).parent / "observing.py")
 TELEMETRY = str(Path(streamtools.__file__).parent / "telemetry")
 

@@ -17,7 +17,7 @@ from streamtools.errors import CallRefused, ClosedError
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
-from streamtools.tools.ledger import DRIVEN_RUN
+from streamtools.tools.ledger import RECOVERABLE_RUN
 from streamtools.tools.redis_client import open_client
 from tests.support.log_laws import assert_log_laws
 from tests.support.patching import with_clock
@@ -56,7 +56,7 @@ def test_a_cluster_is_refused() -> None:
 
 async def test_calls_of_a_run_of_another_process_do_not_start(client: Any) -> None:
     """The ledger reads the token of the run itself."""
-    DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, meta_key="meta"))
+    RECOVERABLE_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, meta_key="meta"))
     async with RedisLedger(client) as ledger:
         for token, begins in ("1:here", True), ("2:there", False):
             await client.execute("HSET", "meta", "token", token)

@@ -11,7 +11,7 @@ from streamtools.observing import ObservedRun
 _BATCH = 256  # events are reported when this many are unreported
 
 
-class Observation:
+class ReportStage:
     """A stage of `StreamRun` that reports one run to its observer.
 
     It reports events in batches, because a report for each delta is slow.
