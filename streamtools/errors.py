@@ -215,7 +215,8 @@ def check_kind(name: str, given: object, kind: type, *, optional: bool = False) 
     If `kind` is a dataclass, the message shows how to make one. With `optional`, `given` may be None.
     """
     if not (isinstance(given, kind) or (optional and given is None)):
-        fields = [*(given if isinstance(given, Mapping) else ()), *getattr(kind, "__annotations__", ())]
+        known = sorted(getattr(kind, "__annotations__", ()), key=lambda each: each not in type(given).__name__.lower())
+        fields = [*(given if isinstance(given, Mapping) else ()), *known]
         example = f", such as {kind.__name__}({fields[0]}=...)" if is_dataclass(kind) else ""
         article = "an" if kind.__name__[0] in "AEIOaeio" else "a"
         raise TypeError(f"{name} must be {article} {kind.__name__}{example}, got {described(given)}")
@@ -318,7 +319,27 @@ def checked(function: _Callable) -> _Callable:
     return call  # type: ignore[return-value]  # it has the same parameters
 
 
-class Checked:
+class ListsNames:
+    """A base class. The AttributeError for an unknown name lists the public names of the object.
+
+    `_other_names` maps names that other objects or libraries have to advice, in which `{0}` is the name.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+        _other_names = MappingProxyType({})
+
+        def __getattr__(self, name: str) -> Never:
+            known = "" if name.startswith("_") else ", ".join(each for each in dir(self) if not each.startswith("_"))
+            advice = self._other_names.get(name, "").format(name) or (known and f"it has {known}")
+            if hasattr(type(self), "_is_unread"):
+                self._is_unread = False  # a stream does not also log that it was not read
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{advice and f'; {advice}'}"
+            raise AttributeError(message, name=name, obj=self)
+
+
+class Checked(ListsNames):
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
     It also raises TypeError if a keyword-only parameter is passed without its name. Public methods with keyword-only
@@ -341,19 +362,6 @@ class Checked:
         for name, value in [*vars(cls).items()]:
             if isinstance(value, FunctionType) and not name.startswith("_"):
                 setattr(cls, name, checked(value))
-
-
-class ListsNames:
-    """A base class. The AttributeError for an unknown name lists the public names of the object."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-
-        def __getattr__(self, name: str) -> Never:
-            known = "" if name.startswith("_") else ", ".join(each for each in dir(self) if not each.startswith("_"))
-            message = f"{type(self).__name__!r} object has no attribute {name!r}{known and f'; it has {known}'}"
-            raise AttributeError(message, name=name, obj=self)
 
 
 class _StructMeta(msgspec.StructMeta):

@@ -71,6 +71,8 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
 class Usage(ListsNames, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
 
+    This is no event: `UsageReport` is the event, and has a `Usage` in its field `usage`.
+
     `input` includes tokens read from a cache or written to it. `output` includes reasoning. `cost` is the price in the
     currency of the provider. OpenRouter, for example, reports it in US dollars.
     """
@@ -643,8 +645,9 @@ def json_schema(types: Any = UIEvent) -> dict[str, Any]:
 def explain_attribute(error: object) -> None:
     """If `error` is the AttributeError for an attribute that an event lacks, add a note that says what to write."""
     if isinstance(error, AttributeError) and isinstance(error.obj, Event):
-        kinds = [kind.type for kind in UI_EVENTS if error.name in kind.__struct_fields__]
-        advice = f'write `if event.type == "{kinds[0]}":` first; ' if kinds else ""
+        field = {"content": "text", "delta": "text"}.get(str(error.name), error.name)
+        kinds = [kind.type for kind in UI_EVENTS if field in kind.__struct_fields__]
+        advice = f'write `if event.type == "{kinds[0]}":` first, and read `event.{field}`; ' if kinds else ""
         if hasattr(getattr(error.obj, "call", None), str(error.name)):
             advice = f"write `event.call.{error.name}`; "
         error.add_note(f"{advice}this event has {', '.join(error.obj.__struct_fields__)}")

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from traceback import walk_stack
 from types import FunctionType
 from typing import Any
 
@@ -87,11 +88,13 @@ class _ImportAdvice:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError if `_import_of` returns advice for a name or a module of this package."""
+        """Raise ImportError if `_import_of` returns advice for a name or a module of this package."""
         package, _, last = name.rpartition(".")
         if package.partition(".")[0] == _ROOT and (advice := _import_of(last, package)):
-            # `from package import last` ignores a ModuleNotFoundError whose `name` is the missing module.
-            raise ModuleNotFoundError(f"cannot import name {last!r} from {package!r}{advice}", name=package)
+            # Python calls this function for `from package import last`.
+            if any(frame.f_code.co_name == "_handle_fromlist" for frame, _ in walk_stack(sys._getframe())):
+                raise ImportError(f"cannot import name {last!r} from {package!r}{advice}", name=package)
+            raise ModuleNotFoundError(f"No module named {name!r}{advice}", name=name)
 
 
 sys.meta_path.append(_ImportAdvice)
@@ -136,7 +139,7 @@ _OTHER_NAMES = {
     "GeminiChat": "google googlechat googlemodel",
     "Guards": "guardrails usagelimits",
     "OpenAIChat": "llm llms model models providers",
-    "RedisStore": "redis store",
+    "RedisStore": "redis store runstore",
     "SQLiteLedger": "ledger ledgers",
     "ScriptedModel": "fakemodel mockmodel testmodel",
     "ToolContext": "runcontext",

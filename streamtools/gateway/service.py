@@ -32,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamtools.errors import check_number
+from streamtools.errors import check_names, check_number
 from streamtools.events import UIEvent
 from streamtools.gateway import http
 from streamtools.gateway.client_requests import Client
@@ -120,6 +120,7 @@ def app(
     `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
     requests. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
+    check_names("app()", options, [*RewriteOptions.__annotations__, *(app.__kwdefaults__ or ())])
     rewrite = rewrite or Rewrite(**options)
     check_address("upstream", upstream, key=key, client_key=client_key)
     if wrong := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):

@@ -21,6 +21,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Unpack
 
+from streamtools.errors import check_names
 from streamtools.gateway import http
 from streamtools.gateway.exchange import Exchange, PassThrough, Rewrite
 from streamtools.gateway.settings import RewriteOptions
@@ -43,6 +44,7 @@ class ToolCallTransport(ClientTransport):
 
     def __init__(self, inner: Any = None, *, rewrite: Rewrite | None = None, **options: Unpack[RewriteOptions]) -> None:
         super().__init__(inner)
+        check_names("ToolCallTransport()", options, ("inner", "rewrite", *RewriteOptions.__annotations__))
         self._rewrite = rewrite or Rewrite(**options)
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:

@@ -319,7 +319,8 @@ def check_rules(given: object) -> None:
     """Raise ValueError if `given` is not a sequence of rules."""
     wrong = [rule for rule in given if not isinstance(rule, Rule)] if isinstance(given, Sequence) else [given]
     if wrong:
-        raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {described(wrong[0])}")
+        got = repr(wrong[0]) if isinstance(wrong[0], str) else described(wrong[0])
+        raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {got}")
 
 
 def _rule(name: str | None, default_name: str, what: What, action: Action, **more: Any) -> Rule:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-from streamtools.errors import Checked, ListsNames, check_function, check_kind, check_methods, check_word, described
+from streamtools.errors import Checked, check_function, check_kind, check_methods, check_word, described
 from streamtools.logs import Logger
 from streamtools.rules.matcher import Match, Matcher, shown
 from streamtools.rules.rule import Rule, check_rules
@@ -35,7 +35,7 @@ _MAX_CACHED = 1000
 _BEFORE_WORD, _AFTER_WORD = re.compile(r"(?<!\w)"), re.compile(r"s?(?!\w)")  # a word may have an `s` at its end
 
 
-class Vault(Checked, ListsNames):
+class Vault(Checked):
     """Placeholders for the personal data of one conversation. The same value always gets the same placeholder.
 
     `rules` find values by their format. The name of a rule is the kind of its values. Their actions are not used.
@@ -68,7 +68,7 @@ class Vault(Checked, ListsNames):
             check_word("each of skip_roles", role, ("system", "user"))
         if not (state is None or (isinstance(state, Mapping) and "values" in state)):
             wrong = "one without 'values'" if isinstance(state, Mapping) else described(state)
-            raise ValueError(f'state must be a dict such as {{"values": {{"email": […]}}}}, got {wrong}')
+            raise ValueError(f"state must be a dict with the key 'values', such as json.loads(text), got {wrong}")
         self.skip_roles, self.skip_tools = frozenset(skip_roles), frozenset(skip_tools)
         self._rules = tuple(rules)
         self._finders = dict(finders or {})

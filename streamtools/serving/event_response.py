@@ -70,7 +70,8 @@ class EventStreamResponse(Checked, Response):
       function that makes one.
     - `after`: of a run, only the events with a higher `seq` are sent. The default is the `last_event_id` of the
       request. A format that cannot be resumed always starts with the first event.
-    - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`.
+    - `on_disconnect`: when the client leaves, a stream is stopped. A run is only stopped with `"stop"`, even
+      if other clients still read it. `Runs(stop_when_abandoned=…)` stops a run that no client reads.
     - `keep_alive`: after that many seconds without data, a comment is sent if the format has comments (None: never).
     - `send_timeout`: a client that accepts no data for that many seconds is treated as disconnected (None: no limit).
     - `max_rate`: at most that many messages per second contain only text, reasoning or arguments (None: no limit).

@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from streamtools import observing
-from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, ListsNames, OwnerUnreachable, RunNotFound
+from streamtools.errors import AsyncOnly, Checked, Code, DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import HIDE, Logger
 from streamtools.serving.event_log import MemoryEventLog, ReadableLog
@@ -69,7 +69,7 @@ class Place(Protocol):
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]: ...
 
 
-class Run(AsyncOnly, Checked, ListsNames, Decidable):
+class Run(AsyncOnly, Checked, Decidable):
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
     With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
@@ -79,6 +79,8 @@ class Run(AsyncOnly, Checked, ListsNames, Decidable):
     `id` is the run id in the `start` event. Only lookups with the same `owner` find the run. `conversation` and `note`
     are the arguments of `Runs.start`. `Runs.latest` finds runs by `conversation`. `note` is any application value.
     """
+
+    _other_names = dict.fromkeys(TurnResult.__dataclass_fields__, "write `run.result.{0}`")
 
     def __init__(
         self,

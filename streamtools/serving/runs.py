@@ -26,7 +26,6 @@ from streamtools.errors import (
     ClosedError,
     ConversationBusy,
     Draining,
-    ListsNames,
     RunNotFound,
     TooManyRuns,
     check_function,
@@ -58,7 +57,7 @@ It may be asynchronous, or have `@asynccontextmanager` and yield the chat.
 """
 
 
-class Runs(Checked, ListsNames, AsyncOnly):
+class Runs(Checked, AsyncOnly):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
     - `store` has the events of the runs, by default in memory. With a `RedisStore`, all processes that use the same
@@ -453,7 +452,8 @@ class Runs(Checked, ListsNames, AsyncOnly):
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
         """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
 
-        Without a `RedisStore`, these are the runs of this process. To describe a run to the user, use its
+        Without a `RedisStore`, these are the runs of this process. A restarted process does not list the waiting runs
+        in its `ledger`, but `find`, `latest` and `decide` load them. To describe a run to the user, use its
         `conversation` and `note`.
         """
         if self._store is None:
@@ -557,6 +557,7 @@ class Runs(Checked, ListsNames, AsyncOnly):
 
     def _runs_of(self, owner: str) -> Sequence[Run]:
         """Return the runs of a user in this process, the newest first."""
+        check_kind("`owner`", owner, str)
         self._forget_expired()
         return [run for run in reversed(self._runs.values()) if run.owner == owner]
 

@@ -71,7 +71,7 @@ class TextOptions(Checked):
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules)
-        check_methods("vault", self.vault, "a rules.Vault", "replace", optional=True)
+        check_methods("vault", self.vault, "a vault, such as rules.Vault([rules.email()])", "replace", optional=True)
         check_kind("judge", self.judge, TextJudge, optional=True)
 
     def for_run(self, earlier: LostRun | None = None) -> TextOptions:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
@@ -87,6 +88,9 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
+    if isinstance(body := getattr(stream, "gen", None), CoroutineType | GeneratorType):
+        body.close()
+        raise TypeError("a function with `@asynccontextmanager` must be `async def`, and must `yield` the stream")
     if not has_methods(stream, "__aenter__", "__aexit__"):
         advice = "; return it (without `await`) from your function, or yield it with `@asynccontextmanager`"
         if stream is None:

@@ -84,7 +84,10 @@ LEFT_ELSEWHERE = (
     "generator enters the stream, close the generator in the task that reads it (`async with aclosing(generator)`)"
 )
 _HOW_TO_READ = "in an async function, write `await stream`, or `async with stream as events:`"
-_OTHER_NAMES = dict.fromkeys(("stop", "cancel", "close"), "`await stream.aclose()`") | {"reject": "`stream.deny(…)`"}
+_OTHER_NAMES = dict.fromkeys(TurnResult.__dataclass_fields__, "write `(await stream).{0}`, or `stream.result.{0}`")
+_OTHER_NAMES |= dict.fromkeys(("stop", "cancel", "close"), "write `await stream.aclose()`")
+_OTHER_NAMES |= dict.fromkeys(("run", "run_sync", "stream", "iter", "invoke", "ainvoke", "astream"), _HOW_TO_READ)
+_OTHER_NAMES["reject"] = "write `stream.deny(…)`"
 _BATCH_TYPES = (list, tuple)
 _Item = TypeVar("_Item")
 _ListPath: TypeAlias = Sequence[str | int] | None
@@ -119,6 +122,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     source, and `DecisionRefused` for a decision that does not fit a waiting call.
     """
 
+    _other_names = _OTHER_NAMES
     _is_unread = False  # True after the constructor, until the stream is entered or closed
 
     def __init__(
@@ -171,6 +175,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         choice = parse_choice(tool_choice)
         check_choice(choice, registry.names, eager=runner.execute == "eager")
         execute = "never" if tools is None else runner.execute
+        for tool in registry if runner.state is None and execute != "never" else ():
+            if tool.needs_state and not tool.client:
+                raise ValueError(f"tool {tool.name!r} needs a state: write runner=RunnerOptions(state=...)")
         ledger = shared_ledger(runner.ledger, getattr(resume, "_ledger", None))
         resumed = read_resumption(resume, approvals.decisions, ledger)
         if resumed is not None and tools is None:
@@ -235,7 +242,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if self._is_unread and not is_finalizing():  # at exit, logging may fail
-            advice = "pass it to asgi.event_stream_response or asgi.send_events, or write `await stream`"
+            advice = "pass it to asgi.event_stream_response, or write `await stream` or `await runs.start(stream, ...)`"
             log.warning("stream_not_read", run_id=self.run_id, advice=advice)
 
     @property
@@ -340,15 +347,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
                 async for _ in self:
                     pass
         return self.result
-
-    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-
-        def __getattr__(self, name: str) -> Never:
-            in_result = f"`(await stream).{name}`, or `stream.result.{name}` after its block"
-            meant = in_result if name in TurnResult.__dataclass_fields__ else _OTHER_NAMES.get(name)
-            self._is_unread &= meant is None
-            text = f"{type(self).__name__!r} object has no attribute {name!r}{f'; write {meant}' if meant else ''}"
-            raise AttributeError(text, name=name, obj=self)
 
     def __repr__(self) -> str:  # `asyncio.run(chat(...))` quotes it
         is_unread = self._tasks is None and not self._buffer.is_closed

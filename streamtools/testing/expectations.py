@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from streamtools.errors import check_kind, check_methods
 from streamtools.events import Error, Event, UIEvent, coalesce, read_ui_event
 from streamtools.recording.matching import MISSING, Difference, common_prefix_length, compare
 from streamtools.sources.adapter import Frame, LineDecoder, SSEDecoder
@@ -97,11 +98,11 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     `events` contains other objects, or is the text of a response.
     """
     __tracebackhide__ = True
-    if isinstance(events, str | bytes):  # type: ignore[unreachable] # callers may not check types
-        raise TypeError("`events` is a text: use `read_events` to read the events in it")
+    check_methods("events", events, "a list of the events of a stream", "__iter__")
+    check_methods("expected", expected, "a list, such as [..., Text, ...]", "index")
     actual = list(events)
     if others := [event for event in actual if not isinstance(event, Event)]:
-        raise TypeError(f"`events` must be a list of events, got {others[0]!r}")
+        raise TypeError(f"`events` must be a list of events, got {others[0]!r}; `read_events` reads those of a text")
     actual = coalesce(actual) if coalesced else actual
     rows = _align(expected, actual)
     if not all(row.is_equal for row in rows):
@@ -115,6 +116,7 @@ def read_events(body: str | bytes) -> list[UIEvent]:
     body without UI events, and for a body with other data.
     """
     data = body.encode() if isinstance(body, str) else body
+    check_kind("the body, such as response.content,", data, bytes)
     decoder = LineDecoder() if data.lstrip()[:1] == b"{" else SSEDecoder()
     frames = [frame for frame in decoder.feed(data) + decoder.close() if isinstance(frame, Frame) and frame.data]
     events: list[UIEvent] = []

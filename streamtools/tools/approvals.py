@@ -33,6 +33,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CheckedStruct, DecisionRefused, InvalidDecision, ToolInputError, described
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import call_function, is_failure
+from streamtools.tools.context import ToolContext
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
 
@@ -81,15 +82,15 @@ Decision: TypeAlias = Approve | Deny | Answer
 def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
     """Return the decision in the JSON of a request. Raises `InvalidDecision` for JSON that is not a decision.
 
-    >>> parse_decision('{"decision": "aprove"}')
+    >>> parse_decision('"approve"')
     Traceback (most recent call last):
-    streamtools.errors.InvalidDecision: Invalid value 'aprove' - at `$.decision`; write {"decision": "approve"}
+    streamtools.errors.InvalidDecision: Expected `object`, got `str`; write {"decision": "approve"}, "deny" or "answer"
     """
-    decode: Callable[..., Decision] = msgspec.convert if isinstance(data, dict) else msgspec.json.decode
+    decode: Callable[..., Decision] = msgspec.json.decode if isinstance(data, bytes | str) else msgspec.convert
     try:
         return decode(data, type=Decision)
     except msgspec.DecodeError as error:
-        advice = "" if "unknown field" in str(error) else '; write {"decision": "approve"}'
+        advice = "" if "unknown field" in str(error) else '; write {"decision": "approve"}, "deny" or "answer"'
         raise InvalidDecision(f"{str(error)[:120]}{advice}") from None
 
 
@@ -320,20 +321,21 @@ result must be delivered. `native`: the call must not run, because its tool acce
 
 
 async def need_of(
-    tool: Tool | None, call: ToolCall, *, is_trusted: Callable[[ToolCall], bool], asked_approval: bool | None = None
+    tool: Tool | None, call: ToolCall, is_trusted: Callable[[ToolCall], bool], asked: bool | None, context: ToolContext
 ) -> Need:
     """Return what the call needs. `is_trusted` returns True if the model certainly wrote the call.
 
-    `asked_approval` is None if no question about the call is open. It is True if an open question asks for approval,
-    and False if an open question asks for the result. Then the call needs what the question asks for, even if the tool
-    has changed in the meantime. Only a tool with `trust="native"` still refuses an untrusted call.
+    `context` is for a `requires_approval` function. `asked` is None if no question about the call is open. It is True
+    if an open question asks for approval, and False if an open question asks for the result. Then the call needs what
+    the question asks for, even if the tool has changed in the meantime. Only a tool with `trust="native"` still refuses
+    an untrusted call.
 
     A call needs nothing if it fails anyway, because its tool is unknown or its arguments are invalid.
     """
     if tool is None:
         return "nothing"
     trusted = tool.trust == "text" or is_trusted(call)
-    if asked_approval is None and trusted and not (tool.requires_approval or tool.client):
+    if asked is None and trusted and not (tool.requires_approval or tool.client):
         return "nothing"
     try:
         arguments = tool.read(call.arguments)
@@ -343,20 +345,20 @@ async def need_of(
         return "nothing"
     if tool.trust == "native" and not trusted:
         return "native"
-    if asked_approval is not None:
-        return "approval" if asked_approval else "result"
-    if (tool.trust == "approved" and not trusted) or await _requires_approval(tool, arguments):
+    if asked is not None:
+        return "approval" if asked else "result"
+    if (tool.trust == "approved" and not trusted) or await _requires_approval(tool, arguments, context):
         return "approval"
     return "result" if tool.client else "nothing"
 
 
-async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
+async def _requires_approval(tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
     required = tool.requires_approval
     if isinstance(required, bool):
         return required
     try:
-        named = tool._named(arguments)
-        return bool(await call_function("requires_approval", required, named, kinds=bool, expected="a bool"))
+        given = [tool._named(arguments), context][: len(tool._approval_arguments)]
+        return bool(await call_function("requires_approval", required, *given, kinds=bool, expected="a bool"))
     except BaseException as error:
         if not is_failure(error):
             raise

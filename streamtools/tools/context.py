@@ -84,13 +84,13 @@ class ToolContext(ListsNames, Generic[State]):
         if self.report is discard:
             return Completed()
         if threading.get_ident() == self._loop_thread:
-            return self._send(data)
+            return self._send_progress(data)
         if not self.cancelled:
-            anyio.from_thread.run(self._send, data)
+            anyio.from_thread.run(self._send_progress, data)
         if self.cancelled:
             raise CallEnded(f"the call of tool {self.name!r} has ended")
         return Completed()
 
-    async def _send(self, data: Any) -> None:
+    async def _send_progress(self, data: Any) -> None:
         if not self.cancelled:
             await self.report(data)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -69,12 +69,6 @@ class PostgresLedger(SQLLedger):
         self._options = _DEFAULTS | psycopg.conninfo.conninfo_to_dict(conninfo)
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the idle connections, also of the ledgers that `of` returned.

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, ClosedError, check_methods
+from streamtools.errors import AsyncOnly, CallRefused, ClosedError, check_methods
 from streamtools.json_values import write_json
 from streamtools.tools import ledger
 from streamtools.tools.redis_client import Cipher, RedisClient, Unencrypted, Word, check_url, open_client
@@ -109,7 +109,7 @@ return {digits(now), found, page[last] or '', page[last + 1] or ''}
 """
 
 
-class RedisLedger(ledger.OwnerViews):
+class RedisLedger(ledger.OwnerViews, AsyncOnly):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`.
 
     Open it with `async with`, on asyncio. `url_or_client` is a URL or a client of redis-py. All keys start with

@@ -224,7 +224,8 @@ class Runner:
                     question = self.approvals.asked.get(call.id)
                     asked_approval = None if question is None else question.approval
                     execution.tool = self.registry.get(call.name)
-                    need = await need_of(execution.tool, call, is_trusted=self.trusted, asked_approval=asked_approval)
+                    context = ToolContext(call.id, call.name, state=self.options.state)
+                    need = await need_of(execution.tool, call, self.trusted, asked_approval, context)
                     if self.stopped:
                         break
                     if need == "nothing":

@@ -180,13 +180,15 @@ class Input(NamedTuple):
 
     `schema` is the JSON schema of the arguments object. `read` parses the JSON of a call's arguments. `context` is the
     name of the parameter that gets the `ToolContext`, or None. `name` returns the result of `read` by name: the
-    parameters with their defaults, or the fields of the record that the function takes.
+    parameters with their defaults, or the fields of the record that the function takes. `needs_state` is True if the
+    context is a `ToolContext[State]` whose `State` does not include None.
     """
 
     schema: JsonSchema
     read: Callable[[bytes], Arguments]
     name: Callable[[Arguments], dict[str, Any]]
     context: str | None = None
+    needs_state: bool = False
 
 
 def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Input:
@@ -197,13 +199,13 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
     """
     parameters = parameters_of(function)
     hints = {parameter.name: _hint_of(function, parameter) for parameter in parameters}
-    context = _context_name(parameters, hints)
+    context, needs_state = _context_of(parameters, hints)
     parameters = [parameter for parameter in parameters if parameter.name != context]
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
         record = _record_input(parameters[0], hints[parameters[0].name])
         if record is not None:
-            return record._replace(context=context)
-    return _keyword_input(parameters, hints, described)._replace(context=context)
+            return record._replace(context=context, needs_state=needs_state)
+    return _keyword_input(parameters, hints, described)._replace(context=context, needs_state=needs_state)
 
 
 def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
@@ -219,7 +221,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             hints[parameter.name] = _hint_of(function, parameter)
         except TypeError:
             hints[parameter.name] = Any
-    context = _context_name(parameters, hints)
+    context, needs_state = _context_of(parameters, hints)
     try:
         inspect.signature(function).bind(None, **({} if context is None else {context: None}))
     except TypeError as error:
@@ -234,16 +236,19 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Field required" for name in missing))
         return (arguments,), {}
 
-    return Input(checked, read, lambda arguments: dict(arguments[0][0]), context)
+    return Input(checked, read, lambda arguments: dict(arguments[0][0]), context, needs_state)
 
 
-def _context_name(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
+def _context_of(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> tuple[str | None, bool]:
+    """Return the name of the parameter that gets the `ToolContext`, and whether its state must not be None."""
     found = [parameter for parameter in parameters if _is_context(hints[parameter.name])]
     for parameter in found:
         _refuse_unnamed(parameter)
     if len(found) > 1:
         raise TypeError(f"parameters {found[0].name!r} and {found[1].name!r} both take the ToolContext; remove one")
-    return found[0].name if found else None
+    kinds = [kind for each in found for hint in typing.get_args(_bare(hints[each.name])) for kind in _members(hint)]
+    may_be_none = any(kind in (Any, object, type(None)) or isinstance(kind, typing.TypeVar) for kind in kinds)
+    return found[0].name if found else None, bool(kinds) and not may_be_none
 
 
 def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from tenacity import AsyncRetrying, retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, RunNotFound
+from streamtools.errors import AsyncOnly, CallRefused, RunNotFound
 from streamtools.json_values import write_json
 from streamtools.tools import ledger
 from streamtools.tools.approvals import Decision
@@ -130,14 +130,23 @@ class WaitingState(msgspec.Struct, frozen=True):
     continued: bool = False
 
 
-class SQLLedger(ledger.OwnerViews):
+class SQLLedger(ledger.OwnerViews, AsyncOnly):
     """The base class of ledgers in SQL databases.
 
-    A subclass creates the tables, provides the current time, and runs the transactions.
+    A subclass creates the tables, provides the current time, runs the transactions, and has `aclose`.
     """
 
     _table_prefix = _lock_rows = _skip_locked = ""
     _max_runs = 1 << 62  # when more runs are stored, the oldest are deleted
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the ledger, also the ledgers that `of` returned."""
 
     async def begin(self, scope: str, call: ToolCall, claim: ledger.Claim = ledger.NO_LEASE) -> ledger.Entry | None:
         """Record that the call starts, or return its entry; see `CallLedger`.
@@ -360,8 +369,9 @@ class SQLiteLedger(SQLLedger):
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The number of entries is not limited.
 
-    The file holds the arguments and results of tools. A new file can be read only by the system user that created it.
-    Raises OSError if the file cannot be created, and sqlite3.Error if it is not a database or not writable.
+    Use it with `async with`, or call `close()`. The file holds the arguments and results of tools. A new file can be
+    read only by the system user that created it. Raises OSError if the file cannot be created, and sqlite3.Error if it
+    is not a database or not writable.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, lease: float = 15.0, keep: float = 2_592_000) -> None:
@@ -379,6 +389,10 @@ class SQLiteLedger(SQLLedger):
         """Close the file, also for the ledgers that `of` returned. Calling it again has no effect."""
         with self._lock:
             self._connection.close()
+
+    async def aclose(self) -> None:
+        """Close the file, as at the end of `async with`; see `close`."""
+        self.close()
 
     def _now(self, db: Any) -> float:
         return time.time() if self._clock is None else self._clock()

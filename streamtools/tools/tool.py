@@ -40,7 +40,7 @@ other calls need approval.
 Native calls are trusted. So are calls in text whose marker contains the secret nonce of the conversation.
 """
 
-RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
+RequiresApproval: TypeAlias = bool | Callable[..., bool | Awaitable[bool]]
 
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{TOOL_NAME}}}")
 _MAX_ERRORS = 10  # maximum number of errors in one message to the model
@@ -65,7 +65,7 @@ class ToolOptions(TypedDict, total=False):
     - `neutralize`: whether text that looks like a call is changed in a result that the model gets as a user message. If
       the model repeats it, it makes no call. Default: True.
     - `requires_approval`: whether each call needs approval. Or a function, async or not, that returns this for the
-      validated arguments, with the defaults of the tool's parameters. Default: False.
+      validated arguments, with defaults. A second parameter, `context`, gets a `ToolContext`. Default: False.
     - `trust`: what happens to calls in text whose marker has no nonce, which the model may have quoted. `"native"`
       refuses them, `"approved"` requires approval. `"text"`, the default, runs them.
     - `idempotent`: whether a call may run again, with the same `ToolContext.call_id`, if a crash has left its outcome
@@ -93,7 +93,8 @@ class Tool(Generic[P, R]):
 
     `parameters` is the JSON schema of the arguments. `output_type` is the Python type of the result. `has_given_schema`
     is True if the tool was defined with the option `parameters`, and not by type hints. `context` is the name of the
-    parameter that gets the `ToolContext`, or None. The options, except `examples`, are attributes of the same names;
+    parameter that gets the `ToolContext`, or None. `needs_state` is True if the type of its state, such as `Session` in
+    `ToolContext[Session]`, does not include None. The options, except `examples`, are attributes of the same names;
     see `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
@@ -159,7 +160,10 @@ class Tool(Generic[P, R]):
             check_word(f"tool {self.name!r}: {flag}", getattr(self, flag), (True, False))
         if not isinstance(self.requires_approval, bool):
             where, advice = f"tool {self.name!r}: requires_approval", "; or write True or False"
-            check_function(where, self.requires_approval, "arguments", advice=advice)
+            code = getattr(inspect.unwrap(self.requires_approval), "__code__", None)
+            has_context = code is not None and "context" in code.co_varnames[: code.co_argcount]
+            self._approval_arguments = ("arguments", "context") if has_context else ("arguments",)
+            check_function(where, self.requires_approval, *self._approval_arguments, advice=advice)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self._yields = inspect.isasyncgenfunction(body)
         if inspect.isgeneratorfunction(body):
@@ -174,7 +178,7 @@ class Tool(Generic[P, R]):
                 accepted = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self._read, self._named, self.context = accepted
+        self.parameters, self._read, self._named, self.context, self.needs_state = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)

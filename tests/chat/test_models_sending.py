@@ -470,17 +470,23 @@ def unresolved(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("secret") from socket.gaierror("secret")
 
 
+def too_slow(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadTimeout("secret")
+
+
 async def test_the_cause_of_a_failed_connection(caplog: pytest.LogCaptureFixture) -> None:
     """The log names a refused port, and a host name that is not resolved, and says what to check."""
-    client = httpx.AsyncClient(transport=httpx.MockTransport(unresolved))
+    unresolving, slow = (httpx.AsyncClient(transport=httpx.MockTransport(each)) for each in (unresolved, too_slow))
     causes = list[str | None]()
-    for one in (None, client):
+    for one in (None, unresolving, slow):
         (error,) = await ask(OpenAIChat("m", base_url="http://127.0.0.1:1/v1", client=one, retries=0))
         assert isinstance(error, SourceError)
         causes.append(error.cause)
-    assert causes == ["httpx.ConnectError ConnectionRefusedError", "httpx.ConnectError socket.gaierror"]
+    refused, unknown_name = "httpx.ConnectError ConnectionRefusedError", "httpx.ConnectError socket.gaierror"
+    assert causes == [refused, unknown_name, "httpx.ReadTimeout"]
     logged = [each.getMessage() for each in caplog.records if "provider_not_reached" in each.getMessage()]
-    assert [True, True] == [f"cause={cause!r}" in text for cause, text in zip(causes, logged, strict=True)]
+    assert [True] * 3 == [f"cause={cause!r}" in text for cause, text in zip(causes, logged, strict=True)]
+    assert [False, False, True] == ["no answer in time: raise `timeout`" in text for text in logged]
 
 
 # Closing.

@@ -201,11 +201,11 @@ async def find_later(text: str) -> list[str]:
         ({"skip_roles": ["assistant"]}, "each of skip_roles must be one of 'system', 'user', got 'assistant'"),
         ({"skip_roles": "assistant"}, "each of skip_roles must be one of 'system', 'user', got 'assistant'"),
         ({"rules": rules.email()}, "the rules must be a list of rules, such as [rules.email()], got "),
-        ({"rules": [rules.email]}, "the rules must be a list of rules, such as [rules.email()], got "),
+        ({"rules": ["email"]}, "the rules must be a list of rules, such as [rules.email()], got 'email'"),
         ({"finders": [list]}, 'finders must be a dict, such as {"person": find_persons}'),
         ({"finders": {"person": "Ann"}}, "finders['person'] must be"),
         ({"finders": {"person": find_later}}, "finders['person'] must not be `async def`"),
-        ({"state": '{"values": {}}'}, 'state must be a dict such as {"values": {"email": […]}}, got str'),
+        ({"state": '{"values": {}}'}, "the key 'values', such as json.loads(text), got str"),
         ({"state": {"email": []}}, "got one without 'values'"),
     ],
 )

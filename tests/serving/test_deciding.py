@@ -988,8 +988,8 @@ def test_a_decision_has_no_unknown_fields() -> None:
     for text in ('"approve","digset":"5a"', '"deny","result":1', '"answer","reason":"no"'):
         with pytest.raises(InvalidDecision, match="unknown field"):
             parse_decision('{"decision":' + text + "}")
-    for body in (b"", b"{", b"\xff"):
-        with pytest.raises(InvalidDecision, match=r'; write {"decision": "approve"}'):
+    for body in (b"", b"{", b"\xff", b'"deny"'):
+        with pytest.raises(InvalidDecision, match=r'; write {"decision": "approve"}, "deny" or "answer"'):
             parse_decision(body)
 
 

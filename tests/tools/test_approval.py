@@ -12,7 +12,7 @@ import pytest
 import structlog.testing
 from pydantic import BaseModel
 
-from streamtools import ToolRegistry, ToolStream, sources, tool
+from streamtools import ToolContext, ToolRegistry, ToolStream, sources, tool
 from streamtools.conversation import Chat
 from streamtools.errors import DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
@@ -235,16 +235,16 @@ async def test_a_stream_resumes_a_run() -> None:
 )
 @together("is_async", [True, False])
 async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_async: bool) -> None:
-    """It decides from the arguments. A call that cannot run needs no approval."""
+    """It decides from the arguments, and from the context if it has one. A call that cannot run needs no approval."""
 
     def much(given: dict[str, Any]) -> bool:
         return bool(given["amount"] > 10)
 
-    async def waits(given: dict[str, Any]) -> bool:
-        return much(given)
+    async def waits(given: dict[str, Any], context: ToolContext[str]) -> bool:
+        return much(given) and (context.call_id, context.name, context.state) == ("n0", "pay", "Ann")
 
     bank = Bank(requires_approval=waits if is_async else much)
-    held = await run_chat(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools)
+    held = await run_chat(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools, state="Ann")
     assert asks == ("may n0 run?" in held.shown)
 
 

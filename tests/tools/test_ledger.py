@@ -51,12 +51,12 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
     async def make(clock: Callable[[], float]) -> AsyncIterator[CallLedger]:
         match request.param:
             case "memory":
-                yield with_clock(MemoryLedger(), clock)
+                async with MemoryLedger() as memory:
+                    yield with_clock(memory, clock)
             case "file":
-                file = with_clock(SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite"), clock)
-                yield file
-                file.close()
-                file.close()
+                async with SQLiteLedger(tmp_path / f"{next(numbers)}.sqlite") as file:
+                    yield with_clock(file, clock)
+                    file.close()
             case "redis":
                 server: RedisServer = request.getfixturevalue("redis")
                 async with RedisLedger(server.url, prefix=f"{request.node.name} {next(numbers)}") as redis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import anyio
 import pytest
@@ -14,6 +14,9 @@ from streamtools.tools.context import CallEnded, ToolContext
 from streamtools.tools.invocation import invoke
 
 pytestmark = pytest.mark.anyio
+
+
+T = TypeVar("T")
 
 
 class Reports:
@@ -52,6 +55,14 @@ async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
     assert context.cancelled  # no caller waits for it any more
     with pytest.raises(ToolInputError, match="Extra inputs are not permitted"):
         await invoke(made, {"query": "x", str(made.context): {}}, ToolContext())
+
+
+def test_a_tool_needs_a_state_if_its_type_has_no_none() -> None:
+    """A chat without a state refuses the tool."""
+    for state, needed in ((dict, True), (dict | None, False), (Any, False), (T, False)):
+        function = cast("Any", lambda context: None)
+        function.__annotations__ = {"context": ToolContext[state]}  # type: ignore[valid-type]
+        assert needed == tool(name="f")(function).needs_state
 
 
 async def test_a_context_can_be_optional_or_made_by_hand() -> None:

@@ -60,6 +60,11 @@ async def create() -> None:
     """An SDK request that the caller forgets to await."""
 
 
+@tool
+def stateful(context: ToolContext[Completion]) -> None:
+    """A tool that uses the state of the application."""
+
+
 @asynccontextmanager
 async def entered() -> Any:
     """A stream that must be entered."""
@@ -74,6 +79,7 @@ import asyncio, copy, httpx, streamtools
 from contextlib import ExitStack
 from starlette.requests import Request
 from streamtools import *
+from streamtools import gateway, testing
 from streamtools.conversation import *
 from streamtools.events import NativeToolCall, Text
 from streamtools.gateway import Rewrite, ToolCallTransport
@@ -91,7 +97,7 @@ REQUEST = Request({"type": "http"})
 PAY = ToolCall(id="a", name="pay", arguments={}, dialect="native")
 WAITING = Suspension(run_id="r", questions=[Question(call=PAY, digest=PAY.digest, approval=True)])
 NAMES = {"LOCAL": LOCAL, "QUESTION": QUESTION, "Completion": Completion, "create": create, "entered": entered}
-NAMES |= {"Runs": Runs, "WAITING": WAITING, "LEDGER": RunnerOptions(ledger=MemoryLedger())}
+NAMES |= {"stateful": stateful, "Runs": Runs, "WAITING": WAITING, "LEDGER": RunnerOptions(ledger=MemoryLedger())}
 NAMES |= {"DEFINITION": DEFINITION, "LOCAL_CHAT": chat(LOCAL, []), "ASK_NOW": ApprovalOptions(ask="now")}
 exec(PROGRAM, NAMES)
 
@@ -100,20 +106,15 @@ WRITTEN = {
     'OpenAIChat("m", client=httpx.AsyncClient)': "TypeError: must be an HTTP client, such as httpx.AsyncClient()",
     'OpenAIChat("m", client=httpx.Client())': "TypeError: must be asynchronous, such as httpx.AsyncClient()",
     'OpenAIChat("m", dialect="x")': "TypeError: has no parameter 'dialect'; write chat(..., dialects=[...])",
-    'OpenAIChat("m", system="x")': "TypeError: has no parameter 'system'; write chat(model, messages)",
     'ParserOptions(strict="yes")': "ValueError: strict must be one of True, False, got 'yes'",
     'tool(name="f", idempotent="no")(print)': "ValueError: tool 'f': idempotent must be one of True, False, got 'no'",
     "OutputOptions(int, retries=-1)": "ValueError: retries must be an integer of at least 0, got -1",
-    "MemoryLedger(keep=0)": "ValueError: keep must be a positive number, got 0",
     'Rewrite(fallbacks=["x"])': "TypeError: must be a FallbackUpstream, such as FallbackUpstream(url=...), got str",
     "Playback(cut=1.5)": "ValueError: cut must be recorded, byte, frame, whole, a seed or offsets, got 1.5",
-    "OpenAIChat(None)": "TypeError: the name of the model must be a str, got NoneType",
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
-    "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",
     'OpenAIChat("m", "http://x")': "TypeError: OpenAIChat() takes only model without a name; write base_url=...",
     "chat(LOCAL, QUESTION, [print])": "TypeError: chat() takes only model, messages without a name; write tools=...,",
     "rules.Vault(kinds=[])": "TypeError: Vault() has no parameter 'kinds'; the parameters are rules, finders,",
-    "RequestOptions({})": "TypeError: RequestOptions() takes no value without a name; write body=..., teach=...",
     "RequestOptions(emulation=True)": "ValueError: emulation must be one of 'off', 'fallback', 'force', got True",
     'ScriptedModel(["x"], native_calls=True)': "TypeError: 'native_calls'; did you mean 'native_tool_calls'?",
     "ScriptedModel([QUESTION[0]])": "TypeError: answer 0: a delta must be a text, bytes, an exception or a source",
@@ -127,34 +128,45 @@ WRITTEN = {
     "tool(needs_approval=True)(print)": "TypeError: did you mean 'requires_approval'?",
     "asgi.event_stream_response(LOCAL_CHAT, encoder=outputs.native())": "TypeError: did you mean 'format'?",
     'chat(LOCAL, QUESTION, base_url="http://x")': "TypeError: write OpenAIChat(..., base_url=...)",
-    "chat(LOCAL, QUESTION, rule=[])": "TypeError: 'rule'; did you mean text=TextOptions(rules=...)?",
     'OpenAIChat("m", tools=[print])': "TypeError: has no parameter 'tools'; write chat(..., tools=[...])",
     'OpenAIChat(base_url="http://x")': "TypeError: OpenAIChat() needs a value for model",
     "LOCAL_CHAT.stop()": "AttributeError: no attribute 'stop'; write `await stream.aclose()`",
+    "LOCAL_CHAT.run_sync()": "AttributeError: in an async function, write `await stream`, or",
+    "LOCAL_CHAT.state": "AttributeError: no attribute 'state'; it has aclose, answer, approve,",
+    "LOCAL.invoke": "AttributeError: 'OpenAIChat' object has no attribute 'invoke'; it has body, ",
+    "rules.email().replace": "AttributeError: 'Rule' object has no attribute 'replace'; it has action, ",
+    "chat(LOCAL, QUESTION, tools=[stateful])": "ValueError: 'stateful' needs a state: RunnerOptions(state=...)",
+    "chat(LOCAL, QUESTION, text=rules.Vault())": "TypeError: such as TextOptions(vault=...), got Vault",
+    "chat(LOCAL, QUESTION, runner=MemoryLedger())": "TypeError: such as RunnerOptions(ledger=...), got MemoryLedger",
+    "TextOptions(vault=[])": "TypeError: vault must be a vault, such as rules.Vault([rules.email()]), got list",
+    "ExitStack().enter_context(MemoryLedger())": "TypeError: write `async with`: MemoryLedger is asynchronous",
+    "__import__('streamtools.runs', None, None, ['RunStore'])": "ImportError: .runs import RedisStore`",
+    "__import__('streamtools.run')": "ModuleNotFoundError: No module named 'streamtools.run'; write",
+    "ToolCallTransport(dialect='x')": "TypeError: ToolCallTransport() has no parameter: did you mean 'dialects'?",
+    "gateway.app('http://h/v1', dialect='x')": "TypeError: app() has no parameter: did you mean 'dialects'?",
+    "OllamaChat('m', base_url='http://h/v1')": "ValueError: must not end with /v1: or write OpenAIChat(base_url=...)",
+    "testing.assert_events([], Text)": "TypeError: expected must be a list, such as [..., Text, ...], got Text",
+    "testing.assert_events(TurnResult(), [])": "TypeError: events must be a list of the events of a stream",
+    "testing.read_events(REQUEST)": "TypeError: the body, such as response.content, must be a bytes, got Request",
     "chat(LOCAL)": "TypeError: chat() needs a value for messages",
-    "rules.Vault([]).redact": "AttributeError: 'Vault' object has no attribute 'redact'; it has copy, learn, load,",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
     "tool(requires_approval=lambda: True)(print)": "TypeError: requires_approval(arguments), got <lambda>()",
     "chat(LOCAL, QUESTION, follow_up=lambda: None)": "TypeError: follow_up must be callable as follow_up(messages)",
     "chat(LOCAL, QUESTION, text=[rules.email()])": "TypeError: a TextOptions, such as TextOptions(rules=...), got list",
     'chat(LOCAL, QUESTION, guards={"calls": 3})': "TypeError: guards must be a Guards, such as Guards(calls=...), got",
-    'RunnerOptions(ledger="a.db")': "TypeError: ledger must be a ledger, such as SQLiteLedger(path), got str",
     "chat(LOCAL, QUESTION, run_id=3)": "TypeError: run_id must be a str, got int",
     'chat(LOCAL, QUESTION, output="City")': "TypeError: got 'City'; write City without quotes",
     'chat(LOCAL, QUESTION, output={"a": {"type": "string"}})': "ValueError: no keyword, only 'a'; write {\"type\":",
     'write_messages(QUESTION, "openai")': "TypeError: write write_messages(read_messages(history), format)",
     "outputs.make_encoder(outputs.custom)": "TypeError: format must be callable as format(), got CustomEncoder",
     'outputs.custom(lambda: "a")': "TypeError: function must be callable as function(event), got <lambda>()",
-    "chat(LOCAL, QUESTION).text": "AttributeError: write `(await stream).text`, or `stream.result.text` after",
+    "chat(LOCAL, QUESTION).text": "AttributeError: write `(await stream).text`, or `stream.result.text`",
     "[*chat(LOCAL, QUESTION)]": "TypeError: write `await`, or `async for` inside `async with`: Chat is asynchronous",
     "ExitStack().enter_context(chat(LOCAL, QUESTION))": "TypeError: write `async with`: Chat is asynchronous",
     'coalesce(replay("a"))': "TypeError: write `await`, or `async for` inside `async with`: EventReplay is",
     "chat(LOCAL, QUESTION).result": "ClosedError: write `await stream`, or `async with stream as events:`",
-    "chat(LOCAL, QUESTION).output": "ClosedError: the stream has not been read yet",
-    "chat(LOCAL, QUESTION).suspension": "ClosedError: the stream has not been read yet",
     "asyncio.run(chat(LOCAL, QUESTION))": "ValueError: not read yet; in an async function, write `await stream`",
     'Runs().find("r", "ann")': "TypeError: Runs.find() takes only run_id without a name; write owner=...",
-    "Limits(depth='3')": "ValueError: depth must be an integer of at least 0, got '3'",
     'OpenAIChat("m", headers=["a"])': 'TypeError: headers must be a dict, such as {"X-Title": "app"}, got list',
     'OpenAIChat("m", native_tool_calls="false")': "ValueError: got 'false'; did you mean 'False'?",
     "chat(QUESTION, LOCAL)": "TypeError: got list; the model comes first",
@@ -162,38 +174,26 @@ WRITTEN = {
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
     "streamtools.outputs.read_body": "AttributeError: write `from streamtools.outputs.asgi import read_body`",
     "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import OpenAIChat`",
-    "__import__('streamtools.fastapi')": "ModuleNotFoundError: `from streamtools.outputs.asgi import event_stream_resp",
     "__import__('streamtools.redis')": "ModuleNotFoundError: write `from streamtools.runs import RedisStore`",
-    "__import__('streamtools.approvals')": "ModuleNotFoundError: write `from streamtools import ApprovalOptions`",
-    "__import__('streamtools.events', None, None, ['TextEvent'])": "ModuleNotFoundError: .events import Text`",
-    "__import__('streamtools', None, None, ['ChatStream'])": "ModuleNotFoundError: .conversation import Chat`",
-    "__import__('streamtools', None, None, ['FunctionTool'])": "ModuleNotFoundError: write `from streamtools import To",
-    "__import__('streamtools', None, None, ['Gemini'])": "ModuleNotFoundError: streamtools.conversation import GeminiC",
+    "__import__('streamtools.events', None, None, ['TextEvent'])": "ImportError: .events import Text`",
+    "__import__('streamtools', None, None, ['FunctionTool'])": "ImportError: write `from streamtools import To",
     "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
     "__import__('streamtools.rules.emial')": "ModuleNotFoundError: write `from streamtools.rules import email`",
-    "__import__('streamtools', None, None, ['Runs'])": "ModuleNotFoundError: cannot import name 'Runs' from",
+    "__import__('streamtools', None, None, ['Runs'])": "ImportError: cannot import name 'Runs' from",
     "streamtools.conversation.OpenAI": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
-    "streamtools.conversation.AnthropicChat": "AttributeError: from streamtools.conversation import AnthropicMessages`",
-    "streamtools.outputs.websocket": "AttributeError: write `from streamtools.outputs.asgi import serve_websocket`",
-    "streamtools.errors.RunMissing": "AttributeError: module 'streamtools.errors' has no attribute 'RunMissing'",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",
     "rules.regex": "AttributeError: write `from streamtools.rules import replace`",
-    "streamtools.tools.SQLiteStore": "AttributeError: write `from streamtools.tools import SQLiteLedger`",
     "__import__('streamtools.sources.opnai')": "ModuleNotFoundError: write `from streamtools.sources import openai`",
     'ToolCall("a", "b")': "TypeError: ToolCall() takes no value without a name; write id=..., name=...",
     "Limits(cals=3)": "TypeError: Limits() has no parameter 'cals'; did you mean 'calls'?",
     'OpenAIChat("m", temprature=1)': "TypeError: has no parameter 'temprature'; did you mean 'temperature'?",
     "RedisStore(None)": "TypeError: Expected the URL of a Redis server or a redis.asyncio.Redis, got NoneType",
     "chat(LOCAL, LOCAL_CHAT)": "ValueError: got Chat; to continue a chat, pass its `history`",
-    "rules.Vault([]).replace(None)": "TypeError: text must be a str, got NoneType",
-    "asgi.event_stream_response(TurnResult())": "TypeError: got TurnResult; return it (without `await`)",
     "asgi.event_stream_response(None)": "TypeError: got NoneType; the function that makes it needs a `return`",
-    "TurnResult().final_output": "AttributeError: no attribute 'final_output'; it has calls, conversation_id,",
     'OpenAIChat("m", api_key=5)': "TypeError: api_key must be a str, got int",
     'OpenAIChat("m", base_url=httpx.URL("http://x"))': "TypeError: base_url must be a str, got URL",
     'OpenAIChat("m", response_format=Completion, api_key="")._request(Ask(()))': "TypeError: one of the options resp",
     'SQLiteLedger(".")': "IsADirectoryError: write the path of a file: . is a folder",
-    'asgi.event_stream_response(LOCAL_CHAT, headers=["a"])': "TypeError: headers must be a dict, such as {",
     "ToolStream(LOCAL_CHAT)": "UnreadableSource: source must be a source, got Chat: make one with",
     'RedisStore("localhost:6379")': "ValueError: such as 'redis://localhost:6379', got 'localhost:6379'",
     'OpenAIChat("m", timeout="soon")': "TypeError: `timeout` must be a Timeouts, a number of seconds",
@@ -201,18 +201,14 @@ WRITTEN = {
     'parse("a", dialects="hermes")': "ValueError: no dialect 'hermes'; did you mean 'hermes_json'?",
     "read_messages(QUESTION)[0].text": "AttributeError: 'User' object has no attribute 'text'; it has content, extra",
     'ToolStream(sources.text("a"), timeout=1)': "TypeError: 'timeout'; write runner=RunnerOptions(timeout=...)",
-    "chat(LOCAL, [], retries=1)": "TypeError: 'retries'; write output=OutputOptions(retries=...)",
-    "TextOptions(judge=bool)": "TypeError: judge must be a TextJudge, such as TextJudge(ask=...), got bool",
     "WAITING.calls[0].args": "AttributeError: 'ToolCall' object has no attribute 'args'; it has arguments, dialect,",
     'ToolStream(sources.text("a"), tools=[DEFINITION])': "TypeError: write `tool(function, name=…, parameters=SCHEMA)`",
     'parse(b"abc")': "TypeError: got bytes: decode bytes, or let `streamtools.sources`",
-    'parse([b"abc"])': "TypeError: a delta must be a str, got bytes: decode bytes",
     "Parser().feed(None)": "TypeError: a delta must be a str, got NoneType",
     "sources.openai(create())": "UnreadableSource: await it first",
     "sources.openai(entered())": "UnreadableSource: enter it first",
     "sources.openai(Completion())": "UnreadableSource: a whole answer and not a stream: request a stream",
     "chat(LOCAL, QUESTION[0])": 'ValueError: must be a list such as [{"role": "user", "content": "Hello"}], got dict',
-    "Runs(log=None)": "TypeError: did you mean 'store'?",
     "Runs(max_run=3)": "TypeError: did you mean 'max_running'? the parameters are store, max_running,",
     'SQLiteLedger("/no/folder/x")': "FileNotFoundError: make the folder of the ledger first: /no/folder does not exist",
     "read_messages([], client=True)": "InvalidMessages: the client sent no message",
@@ -221,13 +217,10 @@ WRITTEN = {
     'read_messages([{"role": "tool", "content": "x"}])': "ValueError: message 0: needs the key 'tool_call_id'",
     'read_messages([{"role": "user"}], client=True)': "InvalidMessages: message 0: or a list of parts, got None",
     'read_messages(["Hello"])': 'ValueError: message 0: must be an object such as {"role": "user", "content":',
-    "chat(OpenAIChat, [])": "TypeError: must be called: OpenAIChat(...)",
     'chat(LOCAL, [], system="Be brief.")': 'TypeError: \'system\'; write {"role": "system", ...} as the first message',
     'chat(LOCAL, [], request={"teach": True})': "TypeError: write request=RequestOptions(teach=...)",
-    'chat(LOCAL, [], parser={"strict": True})': "TypeError: must be a ParserOptions, such as ParserOptions(strict=...)",
     'chat(LOCAL, [], max_steps="3")': "ValueError: max_steps must be a number of at least 1, got '3'",
     "chat(LOCAL, [], output=Completion())": "TypeError: a type for pydantic or a JSON schema, got Completion(",
-    "Guards(max_calls=3)": "TypeError: Guards() has no parameter 'max_calls'; did you mean 'calls'? the parameters are",
     "TextOptions(rules=[rules.email])": "ValueError: such as [rules.email()], got email, which must be called",
     'parse("a", dialects="qwen3-coder")': "ValueError: write dialects=dialects_for('qwen3-coder')",
     'parse("a", dialects=3)': "ValueError: no dialect 3; dialects are ids and `Dialect` objects",
@@ -238,15 +231,12 @@ WRITTEN = {
     "ScriptedModel()": "TypeError: answers must be a list of answers, such as ['Hello!'], got None",
     'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("pay", {}), got',
     'NativeToolCall("f", city="Rome")': "TypeError: NativeToolCall() has no parameter 'city'; the parameters are",
-    "NativeToolCall(print, {})": "TypeError: NativeToolCall takes name, arguments",
-    'NativeToolCall("f", REQUEST)': "TypeError: NativeToolCall takes name, arguments",
     'Runs("redis://a")': "TypeError: store must be a MemoryEventLog() or a RedisStore(url), got str",
     "RedisStore('redis://a', recover=create)": "TypeError: recover must be callable as recover(lost), got create()",
     "Runs(resume=create, ledger=LEDGER.ledger)": "TypeError: resume must be callable as resume(run), got create()",
     'Runs(resume=print, ledger="a.db")': "TypeError: ledger must be a ledger: such as SQLiteLedger(path), got str",
     "outputs.custom(asyncio.sleep)": "TypeError: function must not be `async def`",
     'asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk")': "ValueError: got 'ai-sdk'; did you mean 'ai_sdk'?",
-    "asgi.event_stream_response(LOCAL_CHAT, format=3)": "TypeError: a name, an encoder or a function that makes one",
     "asgi.event_stream_response(LOCAL_CHAT, format=lambda event: 1)": "TypeError: write format=outputs.custom(send)",
     'chat(LOCAL, [], approvals=ASK_NOW).approve({"id": "1"})': "TypeError: must be a str, such as event.call.id",
     "asgi.event_stream_response(lambda: chat(LOCAL, []))": "TypeError: got <lambda>, which must be called",
@@ -290,7 +280,7 @@ async def test_awaited_expressions_say_what_to_write() -> None:
     async with chat(ScriptedModel(["x"]), QUESTION) as events:
         with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
             [item async for item in events.items(Completion)]
-    for name, note in (("text", 'write `if event.type == "text":` first'), ("txt", "this event has run_id, seq")):
+    for name, note in (("content", '== "text":` first, and read `event.text`;'), ("txt", "this event has run_id, seq")):
         with pytest.raises(AttributeError, match=f"'Start' object has no attribute '{name}'") as caught:
             async with chat(ScriptedModel(["x"]), QUESTION) as events:
                 [getattr(event, name) async for event in events]
@@ -361,6 +351,10 @@ async def test_a_wrong_use_of_a_run_says_what_to_write() -> None:
 
     async with Runs() as runs:
         run: Any = await runs.start(chat(ScriptedModel(["Hello."]), QUESTION), owner="ann")
+        with pytest.raises(AttributeError, match=r"no attribute 'text'; write `run\.result\.text`"):
+            attrgetter("text")(run)
+        with pytest.raises(TypeError, match="`owner` must be a str, got int"):
+            await runs.list(cast("Any", 3))
         for use in (loop, wait, wait_for_reader, enter):
             with pytest.raises(TypeError, match=r"write `async with run\.attach\(\) as events:`"):
                 await use()
@@ -417,6 +411,9 @@ NOT_EVENTS: dict[str, tuple[Callable[[], Any], str]] = {
 
 async def test_a_stream_of_other_values_is_refused() -> None:
     """The exception is raised alone, not in a group. A generator of events is valid."""
+    returns: Any = asynccontextmanager(cast("Any", create))
+    with pytest.raises(TypeError, match="`@asynccontextmanager` must be `async def`, and must `yield` the stream"):
+        EventReader(returns())
     for name, (make, message) in NOT_EVENTS.items():
         reader = EventReader(make())
         with pytest.raises(TypeError, match=re.escape(message)):
@@ -533,7 +530,7 @@ async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFi
         make()
         gc.collect()
         (record,) = caplog.records
-        assert "advice='pass it to asgi.event_stream_response or" in record.getMessage()
+        assert "advice='pass it to asgi.event_stream_response, or" in record.getMessage()
         caplog.clear()
     pay, runner = tool(name="pay")(lambda: 1), RunnerOptions(ledger=MemoryLedger())
     with pytest.raises(ValueError, match="the messages do not end with the calls"):

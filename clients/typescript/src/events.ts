@@ -77,6 +77,8 @@ export type Code =
 
 /** Token counts of one provider turn or of a run. A value is None if the provider does not report it.
  *
+ * This is no event: `UsageReport` is the event, and has a `Usage` in its field `usage`.
+ *
  * `input` includes tokens read from a cache or written to it. `output` includes reasoning. `cost` is the price in the
  * currency of the provider. OpenRouter, for example, reports it in US dollars. */
 export interface Usage {

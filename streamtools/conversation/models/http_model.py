@@ -240,7 +240,8 @@ async def _attempt(request: ModelRequest, client: HTTPClient, opened: AsyncExitS
             else:
                 failed = SourceError("the provider could not be reached", cause=names_of(error), url=shown)
                 counted = f"{number} of {request.retries + 1}"
-                log.warning("provider_not_reached", attempt=counted, cause=failed.cause, url=shown, advice=_ADVICE)
+                advice = "no answer in time: raise `timeout` of the model" if "ReadTimeout" in kinds else _ADVICE
+                log.warning("provider_not_reached", attempt=counted, cause=failed.cause, url=shown, advice=advice)
             return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
         return Attempt(response)
     message = f"the provider did not answer within {timeouts.first_byte:g} s"
@@ -387,6 +388,8 @@ class HTTPModel(Checked, ABC):
         """The URL of requests."""
         if base_url and self._default_base_url.startswith(f"{base_url.rstrip('/')}/"):
             raise ValueError(f"`base_url` lacks a path: leave it out, or write base_url={self._default_base_url!r}")
+        if self.url.endswith("/v1/api/chat"):
+            raise ValueError("`base_url` must not end with /v1: leave it out, or write OpenAIChat(base_url=...)")
         host = urlsplit(self.url).hostname or ""
         if native_tool_calls is None and calls_natively_at(host):
             native_tool_calls = True

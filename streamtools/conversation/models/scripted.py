@@ -11,7 +11,7 @@ import anyio
 
 from streamtools.conversation.models.model import Ask, check_body_fields
 from streamtools.conversation.models.providers import chat_completions_body
-from streamtools.errors import check_number, described
+from streamtools.errors import ListsNames, check_number, described
 from streamtools.events import SOURCE_EVENTS, ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, detect, events
@@ -28,7 +28,7 @@ exception, which the transport raises at this position."""
 _ENDS = (ProviderCompleted, ChainCompleted, SourceError, BaseException)
 
 
-class ScriptedModel:
+class ScriptedModel(ListsNames):
     """A model that returns the given `answers` in order, and records the requests in `asks`.
 
     If an answer contains no bytes, and no event or exception ends it, a `ProviderCompleted` event is added. Bytes are
