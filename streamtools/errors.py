@@ -339,7 +339,7 @@ class ListsNames:
             raise AttributeError(message, name=name, obj=self)
 
 
-class Checked(ListsNames):
+class ChecksArguments:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
 
     It also raises TypeError if a keyword-only parameter is passed without its name. Public methods with keyword-only
@@ -362,6 +362,13 @@ class Checked(ListsNames):
         for name, value in [*vars(cls).items()]:
             if isinstance(value, FunctionType) and not name.startswith("_"):
                 setattr(cls, name, checked(value))
+
+
+class Checked(ListsNames, ChecksArguments):
+    """The base class of objects that users make. Encoders and logs lack `ListsNames`.
+
+    With its `__getattr__`, reading an attribute takes 47 ns and not 10 ns.
+    """
 
 
 class _StructMeta(msgspec.StructMeta):

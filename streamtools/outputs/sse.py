@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from streamtools.errors import Checked, ClosedError
+from streamtools.errors import ChecksArguments, ClosedError
 from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent, join_deltas
 from streamtools.json_values import well_formed, write_json
 
@@ -75,7 +75,7 @@ DONE = b"data: [DONE]\n\n"
 """The last event of several protocols. It is the only event whose data is not JSON."""
 
 
-class StreamEncoder(Checked):
+class StreamEncoder(ChecksArguments):
     """The base of encoders whose bytes depend on earlier events. By default, they are server-sent events."""
 
     content_type: str = EVENT_STREAM
@@ -131,7 +131,7 @@ def present(**members: Any) -> dict[str, Any]:
 Framing: TypeAlias = Literal["sse", "ndjson"]
 
 
-class NativeEncoder(Checked):
+class NativeEncoder(ChecksArguments):
     """Writes UI events as JSON.
 
     The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 import anyio
 
-from streamtools.errors import Checked, Code, RunNotFound, check_kind, check_number
+from streamtools.errors import ChecksArguments, Code, RunNotFound, check_kind, check_number
 from streamtools.events import BATCH_BYTES, Done, UIEvent, Warning, batch_length, weigh
 
 _MAX_BATCH = 64  # maximum number of events that a reader takes in one call
@@ -67,7 +67,7 @@ class ReadableLog(Protocol):
         ...
 
 
-class MemoryEventLog(Checked):
+class MemoryEventLog(ChecksArguments):
     """An event log in the memory of this process. Only one event loop may use it.
 
     For each run it keeps at most `max_events` events with a total size of at most `max_bytes` bytes. With

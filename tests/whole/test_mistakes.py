@@ -33,7 +33,7 @@ from streamtools.conversation import (
     OpenAIResponses,
     ScriptedModel,
 )
-from streamtools.errors import Checked, ClosedError, DecisionRefused, RecordingError, RunNotFound
+from streamtools.errors import ChecksArguments, ClosedError, DecisionRefused, RecordingError, RunNotFound
 from streamtools.events import NativeToolCall, UIEvent
 from streamtools.history import read_messages
 from streamtools.runs import Runs
@@ -312,7 +312,10 @@ def test_a_misspelled_parameter_has_a_suggestion() -> None:
         for module in ("streamtools", *(f"streamtools.{each}" for each in MODULES)):
             public = [getattr(import_module(module), name) for name in import_module(module).__all__]
             members = [
-                each for one in public if inspect.isclass(one) and issubclass(one, Checked) for each in methods(one)
+                each
+                for one in public
+                if inspect.isclass(one) and issubclass(one, ChecksArguments)
+                for each in methods(one)
             ]
             for call in [*filter(inspect.isfunction, public), *members]:
                 known = inspect.signature(call).parameters.values()
