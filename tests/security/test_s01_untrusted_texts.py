@@ -32,7 +32,7 @@ SHARES = pytest.mark.parametrize("share", [33, pytest.param(1, marks=pytest.mark
 Path = tuple[str | int, ...]
 
 MODELS: list[Any] = [
-    kind("m", base_url="http://127.0.0.1/v1", api_key="")
+    kind("m", base_url="http://127.0.0.1", api_key="")
     for kind in (
         conversation.OpenAIChat, conversation.OpenAIResponses, conversation.AnthropicMessages,
         conversation.BedrockConverse, conversation.GeminiChat, conversation.GeminiInteractions,
