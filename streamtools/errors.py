@@ -395,10 +395,10 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
     own = ("self",) if known[:1] == ["self"] else ()
     if not accepts_any:
         check_names(f"{name}()", named, known[len(own) :])
-    if unnamed is not None and len(given) > len(unnamed) and len(known) > len(unnamed):
+    if unnamed is not None and len(given) > len(unnamed):
         names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
         accepted = f"only {', '.join(unnamed[len(own) :])}" if unnamed[len(own) :] else "no value"
-        raise TypeError(f"{name}() takes {accepted} without a name; write {names}")
+        raise TypeError(f"{name}() takes {accepted} without a name{names and f'; write {names}'}")
     if unnamed is None or not (named or given[1:]):  # `copy` and `pickle` make an object without arguments
         return
     if twice := [each for each in unnamed[: len(given)] if each in named]:

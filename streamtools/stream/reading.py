@@ -166,7 +166,7 @@ class Driver:
         """
         with self._drive_scope:
             async with self.stream as events:
-                check_methods("the stream", events, "an iterator of events", "__aiter__")
+                check_methods("the stream", events, "an iterator of events (`yield` it)", "__aiter__")
                 self.events = events
                 self._reading_scope.deadline, self._drive_scope.deadline = self._drive_scope.deadline, math.inf
                 self.scope = self._reading_scope

@@ -82,6 +82,8 @@ Decision: TypeAlias = Approve | Deny | Answer
 def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
     """Return the decision in the JSON of a request. Raises `InvalidDecision` for JSON that is not a decision.
 
+    An endpoint of FastAPI declares its body as `dict[str, Any]`, and passes it.
+
     >>> parse_decision('"approve"')
     Traceback (most recent call last):
     streamtools.errors.InvalidDecision: Expected `object`, got `str`; write {"decision": "approve"}, "deny" or "answer"

@@ -148,13 +148,13 @@ WRITTEN = {
     "testing.assert_events([], Text)": "TypeError: expected must be a list, such as [..., Text, ...], got Text",
     "testing.assert_events(TurnResult(), [])": "TypeError: events must be a list of the events of a stream",
     "testing.read_events(REQUEST)": "TypeError: the body, such as response.content, must be a bytes, got Request",
+    'Deny("no", "never")': "TypeError: Deny() takes only reason without a name",
     "chat(LOCAL)": "TypeError: chat() needs a value for messages",
     'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
     "tool(requires_approval=lambda: True)(print)": "TypeError: requires_approval(arguments), got <lambda>()",
     "chat(LOCAL, QUESTION, follow_up=lambda: None)": "TypeError: follow_up must be callable as follow_up(messages)",
     "chat(LOCAL, QUESTION, text=[rules.email()])": "TypeError: a TextOptions, such as TextOptions(rules=...), got list",
     'chat(LOCAL, QUESTION, guards={"calls": 3})': "TypeError: guards must be a Guards, such as Guards(calls=...), got",
-    "chat(LOCAL, QUESTION, run_id=3)": "TypeError: run_id must be a str, got int",
     'chat(LOCAL, QUESTION, output="City")': "TypeError: got 'City'; write City without quotes",
     'chat(LOCAL, QUESTION, output={"a": {"type": "string"}})': "ValueError: no keyword, only 'a'; write {\"type\":",
     'write_messages(QUESTION, "openai")': "TypeError: write write_messages(read_messages(history), format)",
@@ -407,8 +407,8 @@ async def generates_events() -> AsyncIterator[UIEvent]:
 
 NOT_EVENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "a generator of a stream": (generates_a_stream, "got Chat; a function that yields a stream needs `@asynccontextm"),
-    "a text": (lambda: yields("Hello."), "the stream must be an iterator of events, got str"),
-    "None": (lambda: yields(None), "the stream must be an iterator of events, got NoneType"),
+    "a text": (lambda: yields("Hello."), "the stream must be an iterator of events (`yield` it), got str"),
+    "None": (lambda: yields(None), "the stream must be an iterator of events (`yield` it), got NoneType"),
 }
 
 
