@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableSequence, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from heapq import heappop, heappush
@@ -452,16 +452,15 @@ class Runs(Checked, AsyncOnly):
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
         """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
 
-        Without a `RedisStore`, these are the runs of this process. A restarted process does not list the waiting runs
-        in its `ledger`, but `find`, `latest` and `decide` load them. To describe a run to the user, use its
-        `conversation` and `note`.
+        Without a `RedisStore`, these are the runs of this process, and then the waiting runs that only the `ledger`
+        has. To describe a run to the user, use its `conversation` and `note`.
         """
-        if self._store is None:
-            return self._runs_of(owner)[:limit]
-        found = []
-        for run_id in await self._store.list(owner, limit):
-            with suppress(RunNotFound):
-                found.append(await self._lookup(run_id, owner))
+        found = [] if self._store is not None else self._runs_of(owner)[:limit]
+        known = {run.id for run in found}
+        for run_id in [] if self._place is None else await self._place.list(owner, limit):
+            if run_id not in known and len(found) < limit:
+                with suppress(RunNotFound):
+                    found.append(await self._lookup(run_id, owner))
         return found
 
     async def forget(self, run_id: str, *, owner: str) -> None:
@@ -555,7 +554,7 @@ class Runs(Checked, AsyncOnly):
         if len(self._expiring) > 2 * len(self._kept) + 100:  # most are outdated
             self._expiring = sorted((until, key) for key, until in self._kept.items())
 
-    def _runs_of(self, owner: str) -> Sequence[Run]:
+    def _runs_of(self, owner: str) -> MutableSequence[Run]:
         """Return the runs of a user in this process, the newest first."""
         check_kind("`owner`", owner, str)
         self._forget_expired()

@@ -62,7 +62,7 @@ class WaitingRuns:
     """
 
     def __init__(self, ledger: Any, keep: float) -> None:
-        check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_run")
+        check_methods("ledger", ledger, "a ledger in a database, such as SQLiteLedger(path)", "find_runs")
         self._ledger: SQLLedger = ledger
         self._keep = keep
         self._lease = min(ledger.lease, _LONGEST_LEASE_S)
@@ -70,9 +70,10 @@ class WaitingRuns:
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a stored run. Raises `RunNotFound` if there is none with this id."""
-        row = await self._ledger.find_run(owner, run_id)
-        if row is None:
+        rows = await self._ledger.find_runs(owner, run_id)
+        if not rows:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+        row = rows[0]
         stored = msgspec.json.decode(row[2], type=StoredRun)
         log = MemoryEventLog(max_events=len(stored.events), max_bytes=None)
         run = Run(None, run_id, owner, log, conversation=row[1], note=stored.note, place=self)
@@ -86,8 +87,12 @@ class WaitingRuns:
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last stored run of the user `owner` in a conversation; None if there is none."""
-        row = await self._ledger.find_run(owner, None, conversation)
-        return None if row is None else row[0]
+        rows = await self._ledger.find_runs(owner, None, conversation)
+        return rows[0][0] if rows else None
+
+    async def list(self, owner: str, limit: int) -> list[str]:
+        """Return the ids of the last `limit` stored runs of the user `owner`, the newest first."""
+        return [row[0] for row in await self._ledger.find_runs(owner, limit=limit)]
 
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a stored run, the runs that it continues, and the runs that continue it."""

@@ -151,9 +151,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         check_kind("runner", runner, RunnerOptions)
         check_kind("text", text, TextOptions)
         if text.judge is not None and runner.execute == "eager":
-            raise ValueError(
-                "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
-            )
+            raise ValueError("a text judge may refuse a turn whose calls execute='eager' has run: write 'completed'")
         check_kind("guards", guards, Guards, optional=True)
         check_kind("run_id", run_id, str, optional=True)
         if approvals is None or isinstance(approvals, Mapping):
@@ -375,9 +373,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
-            raise ClosedError(
-                "a stream can be entered only once: pass it on without `async with`, and make a new one for each run"
-            )
+            raise ClosedError("a stream can be entered only once: pass it on without `async with`, or make a new one")
         self._is_unread = False
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()

@@ -102,8 +102,8 @@ WHERE until <= ?1 OR saved < (SELECT saved FROM {prefix}waiting_runs ORDER BY sa
 _INSERT_WAITING = "INSERT INTO {prefix}waiting_runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
 _FIND_WAITING = """
 SELECT run_id, conversation, data FROM {prefix}waiting_runs
-WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
-ORDER BY saved DESC LIMIT 1
+WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3 OR (?2 IS NULL AND ?3 IS NULL)) AND until > ?4
+ORDER BY saved DESC LIMIT ?5
 """
 # The id of a run that continues another one is the id of that run and `~`.
 _FORGET_WAITING = "DELETE FROM {prefix}waiting_runs WHERE owner = ?1 AND rtrim(run_id, '~') = ?2"
@@ -239,15 +239,13 @@ class SQLLedger(ledger.OwnerViews, AsyncOnly):
 
         return await self._run(save, undoable=True)
 
-    async def find_run(self, owner: str, run_id: str | None, conversation: str | None = None) -> Row | None:
-        """Return the stored run with this id, or the last one of a conversation: its id, conversation and data.
+    async def find_runs(
+        self, owner: str, run_id: str | None = None, conversation: str | None = None, limit: int = 1
+    ) -> list[Row]:
+        """Return the id, conversation and data of the last stored runs: with this id, of a conversation, or of all."""
 
-        Returns None if there is none.
-        """
-
-        def find(db: Any) -> Row | None:
-            row: Row | None = self._execute(db, _FIND_WAITING, owner, run_id, conversation, self._now(db)).fetchone()
-            return row
+        def find(db: Any) -> list[Row]:
+            return [*self._execute(db, _FIND_WAITING, owner, run_id, conversation, self._now(db), limit)]
 
         return await self._run(find, read_only=True)
 

@@ -248,6 +248,7 @@ async def test_restarts_before_the_decision_and_after_the_continuation(site: Sit
         waiting = await site.ask(runs)
     async with site.open() as runs:
         latest = await site_latest(runs)
+        assert [[], [waiting.id]] == [[each.id for each in await runs.list("ann", limit=most)] for most in (0, 9)]
         assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
         kinds = [event.type async for event in latest.attach()]
         assert ["approval-requested", "step-end", "done"] == kinds[-3:]
@@ -255,6 +256,7 @@ async def test_restarts_before_the_decision_and_after_the_continuation(site: Sit
         assert "Done." == await read(run)
         await run.wait()
     async with site.open() as runs:
+        assert {run.id, waiting.id} == {each.id for each in await runs.list("ann")}
         again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
         assert (run.id, "Done.") == (again.id, await read(again))
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
@@ -767,7 +769,7 @@ async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path) -> No
         waiting = await site.ask(one)
         await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
         assert two._waiting is not None
-        find_run, failures = two._waiting._ledger.find_run, list[str]()
+        find_run, failures = two._waiting._ledger.find_runs, list[str]()
 
         async def fail_twice(*given: Any) -> Any:
             if len(failures) < 2:
@@ -776,7 +778,7 @@ async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path) -> No
             return await find_run(*given)
 
         run = await two.find(waiting.id, owner="ann")
-        two._waiting._ledger.find_run = fail_twice  # type: ignore[method-assign,assignment]
+        two._waiting._ledger.find_runs = fail_twice  # type: ignore[method-assign,assignment]
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(run.wait)
@@ -922,13 +924,13 @@ async def test_an_id_of_many_continuations_costs_two_requests(tmp_path: Path) ->
     site = Site(tmp_path, None)
     async with site.open() as runs:
         assert runs._waiting is not None
-        find_run, asked = runs._waiting._ledger.find_run, list[Any]()
+        find_run, asked = runs._waiting._ledger.find_runs, list[Any]()
 
         async def count(*given: Any) -> Any:
             asked.append(given)
             return await find_run(*given)
 
-        runs._waiting._ledger.find_run = count  # type: ignore[method-assign,assignment]
+        runs._waiting._ledger.find_runs = count  # type: ignore[method-assign,assignment]
         with pytest.raises(RunNotFound):
             await runs.find("~" * 4_000, owner="ann")
         assert 2 == len(asked)

@@ -380,7 +380,7 @@ class HTTPModel(Checked, ABC):
             raise TypeError(f"client must be asynchronous, such as httpx.AsyncClient(), got {client!r}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(
-                f"`prefill` must be '' or, for OpenAIChat and Anthropic, {', '.join(PREFILLS)}; got {prefill!r}."
+                f"`prefill` must be '', or for OpenAI and Anthropic {', '.join(PREFILLS)}; got {prefill!r}"
             )
         check_number("retries", retries, 0)
         self.name = model
