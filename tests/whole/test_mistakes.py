@@ -128,7 +128,6 @@ WRITTEN = {
     "LOCAL_CHAT.run_sync()": "AttributeError: in an async function, write `await stream`, or",
     "LOCAL_CHAT.state": "AttributeError: no attribute 'state'; it has aclose, answer, approve,",
     "LOCAL.invoke": "AttributeError: 'OpenAIChat' object has no attribute 'invoke'; it has body, ",
-    "rules.email().replace": "AttributeError: 'Rule' object has no attribute 'replace'; it has action, ",
     "chat(LOCAL, QUESTION, tools=[stateful])": "ValueError: 'stateful' needs a state: RunnerOptions(state=...)",
     "chat(LOCAL, QUESTION, text=rules.Vault())": "TypeError: such as TextOptions(vault=...), got Vault",
     "chat(LOCAL, QUESTION, runner=MemoryLedger())": "TypeError: such as RunnerOptions(ledger=...), got MemoryLedger",

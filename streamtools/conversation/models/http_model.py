@@ -389,7 +389,7 @@ class HTTPModel(Checked, ABC):
         if base_url and self._default_base_url.startswith(f"{base_url.rstrip('/')}/"):
             raise ValueError(f"`base_url` lacks a path: leave it out, or write base_url={self._default_base_url!r}")
         if self.url.endswith("/v1/api/chat"):
-            raise ValueError("`base_url` must not end with /v1: leave it out, or write OpenAIChat(base_url=...)")
+            raise ValueError("`base_url` must not end with /v1: leave /v1 out, or write OpenAIChat(base_url=...)")
         host = urlsplit(self.url).hostname or ""
         if native_tool_calls is None and calls_natively_at(host):
             native_tool_calls = True
