@@ -441,7 +441,10 @@ class JsonScanner:
         self.text_kind = ""
         if kind == FIELD:  # a key of a call, or the name of its tool, has ended
             kept = "".join(self.kept) + text
-            kept = "" if len(kept) > _MAX_FIELD else unescape(kept)
+            if len(kept) > _MAX_FIELD:
+                kept = ""
+            elif "\\" in kept:
+                kept = unescape(kept)
             if self.key:
                 self._field = kept
             elif kept.strip():

@@ -217,9 +217,10 @@ class Members:
 
         The caller then writes the value to the span as JSON text.
         """
-        self._narrow()
+        if self.schema.has_alternatives:
+            self._narrow()
         self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
-        self._given[name] = len(call.pieces) if (call := self._span.current) is not None else 0
+        self._given[name] = len(call.pieces) if (call := self._span.calls.current) is not None else 0
         return self.schema.property(name)
 
     def _narrow(self) -> None:
@@ -228,8 +229,8 @@ class Members:
         Earlier members were converted before these alternatives were excluded. If the value of an earlier member now
         has a wrong type, the call is an error.
         """
-        call = self._span.current if self.schema.has_alternatives and self._given else None
-        if call is None or not self._span.stores:
+        call = self._span.current
+        if call is None or not (self._given and self._span.stores):
             return
         *_, (name, begin) = self._given.items()
         schema, narrowed = self.schema, self.schema.narrowed(name, "".join(call.pieces[begin:]))
@@ -251,7 +252,8 @@ class Members:
 
     def end(self) -> None:
         """Write the closing brace of the object, and complete the call."""
-        self._narrow()
+        if self.schema.has_alternatives:
+            self._narrow()
         self._span.write("}")
         self._span.end_call()
 

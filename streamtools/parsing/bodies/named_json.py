@@ -36,6 +36,7 @@ _WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
 _FENCE_LABEL = Word("A-Za-z", 16)
 _NULL = Pattern("null")
+_NO_TAG = Pattern()
 _BEGINS_JSON = ("{", '"')
 _NOT_JSON = CallEnd(Code.INVALID_ARGUMENTS)
 
@@ -77,7 +78,7 @@ class NamedCall:
         - `word`: the word before the arguments.
         """
         self._word = word
-        self._name_tag, self.separator = (Pattern(*filter(None, (tag,))) for tag in (name_tag, separator))
+        self._name_tag, self.separator = (Pattern(tag) if tag else _NO_TAG for tag in (name_tag, separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
         self._type_word = type_word

@@ -22,6 +22,8 @@ from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
+import msgspec
+
 from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Types
@@ -56,7 +58,7 @@ class Level(NamedTuple):
     """The beginning of the opening tag. () means the whole opening tag."""
 
 
-class Parameter(NamedTuple):
+class Parameter(msgspec.Struct):
     """A parameter whose value has not been read."""
 
     key: str
@@ -256,11 +258,10 @@ class NestedText:
             parameter = yield from read_tag(span)
             if isinstance(parameter, CallEnd):
                 return parameter
-            key, types, empty, line_feed = parameter
-            value = Value(members.key(key), span, types)
-            if not empty:
+            value = Value(members.key(parameter.key), span, parameter.types)
+            if not parameter.empty:
                 end = yield from self.read(
-                    span, value.take, members.may_begin, outermost=outermost, line_feed=line_feed
+                    span, value.take, members.may_begin, outermost=outermost, line_feed=parameter.line_feed
                 )
                 if end.code is not None:
                     return end
