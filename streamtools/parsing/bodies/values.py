@@ -30,7 +30,9 @@ STRING: Final = frozenset({"string"})
 JSON_TYPES: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
 """The allowed types of a value that the dialect marks as JSON. A string is then allowed only in quotes."""
 
-TYPES: Final = {name: frozenset((name,)) for name in (*STRING, *JSON_TYPES)}
+_ALL_TYPES: Final = STRING | JSON_TYPES
+
+TYPES: Final = {name: frozenset((name,)) for name in _ALL_TYPES}
 """Maps the name of a type to the allowed types of a value that the dialect marks with this name."""
 
 _BUFFER_LIMIT = 512  # characters: longer than any number with white space around it
@@ -64,7 +66,7 @@ class Value:
         `types` are the allowed types if the dialect marks the value. With None, the types of `schema` are allowed.
         """
         self._span, self._schema = span, schema
-        allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING
+        allowed = (schema.types if types is None else types) & _ALL_TYPES or STRING
         if types is None and "string" not in allowed:
             allowed |= {"null"}  # read as a string, the value `null` would violate the schema, too
         self._types = allowed
