@@ -46,7 +46,7 @@ from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import read_run
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
-from streamtools.serving.run import NEXT, Run, chain_of
+from streamtools.serving.run import NEXT, NO_CALL, Run, chain_of
 from streamtools.serving.stored_vault import VaultReader, dump
 from streamtools.stream import stored_result
 from streamtools.stream.lost_run import PROCESS_ENDED, LostRun, end_lost_run, is_ending, missing_events, unknown_calls
@@ -274,7 +274,7 @@ class RedisStore(Checked):
         Returns the decisions about the run's calls. Raises `RunNotFound` if the run is not kept any more.
         """
         server = self._process_of(run.owner).server
-        ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
+        ids = [] if run.suspension is None else [NO_CALL, *(call.id for call in run.suspension.calls)]
         return await _decisions(server, log_key(run.owner, run.id), ids, call_id, decision)
 
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -603,7 +603,7 @@ class RemoteRun(Run):
                 await self.wait()
             if not self.ended:
                 raise OwnerUnreachable("The run was requested to stop, but has not ended yet.")
-        await self._withdraw_questions()
+        await self._withdraw()
 
     async def _request_stop(self) -> None:
         """Store the request, for a process that takes the run over, and send it to the driving process."""

@@ -51,7 +51,9 @@ NEXT = "~"
 """The suffix in the id of a continuation (a run that continues a waiting run), after the id of the waiting run."""
 
 _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
+_FAILED = "the run failed on the server"
 _STOPPED = Deny(STOPPED)
+NO_CALL = ""  # in place of a call id, if a run is stopped after all its calls were decided
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
@@ -143,7 +145,8 @@ class Run(AsyncOnly, Checked, Decidable):
         self._place = place
         self._ledger: CallLedger | None = None
         """For a chat with `resume=run`: the ledger of `Runs`."""
-        self._withheld: Done | None = None  # `done`, if it must not be written before the end is stored
+        self._withheld: Done | None = None  # `done`, while it must not be written; see `_withholds`
+        self._has_failed = False  # whether the run failed after `done` was withheld; it then waits for no decision
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
@@ -165,8 +168,8 @@ class Run(AsyncOnly, Checked, Decidable):
     def ended(self) -> bool:
         """Whether the run has ended and its stream is closed.
 
-        Readers receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream
-        sets.
+        Readers of a chat receive `done` before that. If the stream is a context manager of the application, they
+        receive `done` after its code.
         """
         return self._finished.is_set()
 
@@ -215,6 +218,8 @@ class Run(AsyncOnly, Checked, Decidable):
         return stored_result.dump(self._current_end())
 
     def _current_end(self) -> StoredEnd:
+        if self._has_failed:
+            return StoredEnd(replace(self.result, reason="failed"), decisions=self.decisions)
         suspension = self.suspension
         return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
@@ -274,8 +279,7 @@ class Run(AsyncOnly, Checked, Decidable):
 
         If events after `after` were dropped, or `after` is too high, the first event is `warning(resync)`. It has the
         `seq` of the last dropped event, or 0 if no event was dropped. All stored events follow. Raises TypeError if
-        `after` is not an integer. Readers receive `done` before the stream is closed. Await `run.wait()` before you use
-        state that the stream sets.
+        `after` is not an integer. Await `run.wait()` before you use state that the stream sets when it is closed.
         """
         if self._copied and self._copied < after <= self._copied + 2:
             after = self._copied  # the reader has read the end of the waiting run; this log does not contain that end
@@ -317,17 +321,18 @@ class Run(AsyncOnly, Checked, Decidable):
         await self._finished.wait()
         if self._continued is not None:
             await self._continued.stop()
-        await self._withdraw_questions()
+        await self._withdraw()
 
-    async def _withdraw_questions(self) -> None:
-        if self._place is not None:
+    async def _withdraw(self) -> None:
+        """Store that a waiting run was stopped. A continuation that has already started is not affected."""
+        if self._place is not None and self.suspension is not None:
             with suppress(RunNotFound):
-                for question in self._undecided:
-                    self.decisions = await self._place.decide(self, question.call.id, _STOPPED)
+                for call_id in [question.call.id for question in self._undecided] or [NO_CALL]:
+                    self.decisions = await self._place.decide(self, call_id, _STOPPED)
 
     @property
     def _is_withdrawn(self) -> bool:
-        """Whether the run was stopped while it waited for decisions."""
+        """Whether the run was stopped while it waited for decisions or for its continuation."""
         return _STOPPED in self.decisions.values()
 
     def _cancel(self, *, cancel_cleanup: bool = False) -> None:
@@ -391,6 +396,7 @@ class Run(AsyncOnly, Checked, Decidable):
                 self._cut()
                 raise
             self._error, self._traceback = error, error.__traceback__
+            self._has_failed = self._withheld is not None
             if self._predecessor is not None and self._events is None:
                 self._is_refused, self._place = True, None  # no end is stored
             log.error("run_failed", error, run_id=self.id)
@@ -448,14 +454,12 @@ class Run(AsyncOnly, Checked, Decidable):
         stored: StoredEnd | None = None
         try:
             await self._write_end()
-            if self._withheld is not None and self._place is not None:
-                await self._save_and_write(self._withheld, self._place)
+            if self._withheld is not None:
+                await self._write_withheld(self._withheld)
             stored = await self._journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self._journal.readable.set()
-            end, done = stored or self._current_end(), self._journal.done
-            if not stored and done is not None and done.reason == "failed" and end.result.reason == "waiting":
-                end = StoredEnd(replace(end.result, reason="failed"))
+            end = stored or self._current_end()
             self._final, self.decisions = end, end.decisions
             self._driver = self._collector = None
             try:
@@ -466,32 +470,42 @@ class Run(AsyncOnly, Checked, Decidable):
                 self._settled.set()
 
     def _withholds(self, event: UIEvent) -> bool:
-        """Withhold the `done` of a run that waits or that continues another run. Returns whether it was withheld.
+        """Withhold `done`, if something comes before it. Returns whether it was withheld.
 
-        `done` is then written after the end of the run is stored. So a crash cannot lose questions after a reader has
-        received `done`.
+        This is the code of the application's context manager, which may store the conversation, and the storing of a
+        run that waits or that continues another run. So a crash can lose neither after a reader has received `done`.
         """
-        if type(event) is Done and self._place is not None and (event.reason == "waiting" or self.id.endswith(NEXT)):
-            self._withheld = event
+        if type(event) is Done and self._withheld is None:
+            has_code = self._driver is not None and self._driver.stream is not self._events
+            self._withheld = event if has_code or self._must_be_stored(event) else None
         return event is self._withheld
 
-    async def _save_and_write(self, done: Done, place: Place) -> None:
-        """Store the end, then write `done`. If the end cannot be stored, a run that waits ends with an error."""
+    def _must_be_stored(self, done: Done) -> bool:
+        return self._place is not None and (done.reason == "waiting" or self.id.endswith(NEXT))
+
+    async def _write_withheld(self, done: Done) -> None:
+        """Write `done` after the end is stored. If it cannot be stored, or the stream has failed, write an error."""
         if not self._journal.last:
             self._journal.write(Start(self.id))
+        if self._has_failed:
+            done = await self._fail(done, _FAILED)
         done = msgspec.structs.replace(done, seq=self._journal.last + 1)
-        try:
-            with anyio.fail_after(_STORE_TIMEOUT_S):
-                self._is_stored = await place.save(self, done)
-            self._is_cut = not self._is_stored
-        except Exception as error:
-            log.error("run_not_stored", error, run_id=self.id)
-            if done.reason == "waiting":
-                self._place = None
-                await self._take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
-                await self._take(msgspec.structs.replace(done, reason="failed", seq=0))
-                return
+        if self._place is not None and self._must_be_stored(done):
+            try:
+                with anyio.fail_after(_STORE_TIMEOUT_S):
+                    self._is_stored = await self._place.save(self, done)
+                self._is_cut = not self._is_stored
+            except Exception as error:
+                log.error("run_not_stored", error, run_id=self.id)
+                if done.reason == "waiting":
+                    done = await self._fail(done, "the question about a call could not be stored")
         self._journal.write(done)
+
+    async def _fail(self, done: Done, message: str) -> Done:
+        """Write an error. Returns the `done` of the failed run."""
+        self._has_failed = True
+        await self._take(Error(Code.STREAM_INTERRUPTED, message))
+        return msgspec.structs.replace(done, reason="failed", seq=0)
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has. Add a missing `done`, after an error if the run failed."""
@@ -509,7 +523,7 @@ class Run(AsyncOnly, Checked, Decidable):
                     if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
                         break
         failed_here = self._error is not None
-        message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
+        message = _FAILED if failed_here else "the stream ended before it was complete"
         if not self._has_done and (lost := self._lost) is not None and self._journal.last == lost.last + lost.skip:
             # The stream could not be entered, or it has no event.
             fault = None if driver.is_cancelled else message

@@ -39,7 +39,16 @@ from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable, awaited, check_startable, close
-from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, not_waiting, read_decision
+from streamtools.tools.approvals import (
+    EXPIRED,
+    STOPPED,
+    Decision,
+    Deny,
+    Suspension,
+    check_same,
+    not_waiting,
+    read_decision,
+)
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
@@ -327,9 +336,11 @@ class Runs(Checked, AsyncOnly):
         try:
             while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
                 run.decisions = await self._place.decide(run)
-                if run._undecided or run._is_withdrawn:
+                if run._undecided:
                     break
-                run = await self._continue(run)
+                waiting, run = run, await self._continue(run)
+                if run is waiting:
+                    break
         except RunNotFound:
             self._forget(run._journal.key)
             raise
@@ -408,17 +419,27 @@ class Runs(Checked, AsyncOnly):
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)
         check_same(call_id, run.decisions[call_id], given)
-        return run if run._undecided or run._is_withdrawn else await self._continue(run)
+        if run._undecided:
+            return run
+        continuation = await self._continue(run)
+        if continuation is run:
+            check_same(call_id, Deny(STOPPED), given)
+        return continuation
 
     def _chain_of(self, run: Run) -> anyio.Lock:
         """Return the lock that a run shares with the runs that it continues and the runs that continue it."""
         return self._locks.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
     async def _continue(self, run: Run) -> Run:
-        """Return the run that continues a waiting run. Starts this run if no process has started it."""
+        """Return the run that continues a waiting run. Starts this run if no process has started it.
+
+        If `run` was stopped before, returns `run`.
+        """
         async with self._chain_of(run):
             with suppress(RunNotFound):
                 return await self._lookup(run.next_id, run.owner)
+            if run._is_withdrawn:
+                return run
             if self._tasks is None:
                 raise ClosedError("The runs have been closed. Another process may continue this one.")
             assert self._place is not None

@@ -25,6 +25,7 @@ from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving import leased_run
+from streamtools.stream import ToolStream
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
 from streamtools.tools.approvals import parse_decision
 from streamtools.tools.redis_client import open_client
@@ -32,6 +33,7 @@ from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.patching import with_clock
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
+from tests.support.stories import Script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
@@ -238,6 +240,51 @@ async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
         with pytest.raises(ValueError, match="`exclusive` needs `conversation`"):
             await say(two, None)
     assert 6 == len(started)
+
+
+async def test_a_question_that_the_application_could_not_save_does_not_wait(site: Site) -> None:
+    """The reader is told, no decision is accepted, and the conversation is free."""
+
+    @asynccontextmanager
+    async def unsaved() -> AsyncIterator[Chat]:
+        async with site.chat(ScriptedModel([PAY]), [QUESTION]) as events:
+            yield events
+        raise OSError("not saved")
+
+    async with site.open() as one:
+        run = await one.start(unsaved(), owner="ann", conversation="c", exclusive=True)
+        types = [event.type async for event in run.attach()]
+        with pytest.raises(OSError, match="not saved"):
+            await run.wait()
+        assert (["error", "done"], "failed", None) == (types[-2:], run.result.reason, run.suspension)
+        with pytest.raises(DecisionRefused):
+            await one.decide(run.id, "n0", True, owner="ann")
+        await one.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann", conversation="c", exclusive=True)
+    assert [] == site.bank.paid
+
+
+async def test_a_stop_ends_a_run_whose_continuation_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its conversation is free again, and no later decision continues it. A continuation that has begun stays."""
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        with monkeypatch.context() as patch:
+            patch.setattr(Site, "chat", lambda *args, **options: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await two.decide(waiting.id, "n0", True, owner="ann")
+            with pytest.raises(ConversationBusy):
+                await one.start(ToolStream(Script([])), owner="ann", conversation="c", exclusive=True)
+            await (await two.find(waiting.id, owner="ann")).stop()
+        for runs in (one, two):
+            assert waiting.id == (await runs.find(waiting.id, owner="ann")).id
+            with pytest.raises(DecisionRefused, match="was stopped"):
+                await runs.decide(waiting.id, "n0", True, owner="ann")
+        await (await one.start(site.chat(ScriptedModel(["Hi"]), [QUESTION]), owner="ann", conversation="c")).wait()
+
+        waiting = await site.ask(one)
+        await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
+        await waiting.stop()
+        assert waiting.next_id == (await one.find(waiting.id, owner="ann")).id
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
 async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:

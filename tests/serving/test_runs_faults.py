@@ -15,7 +15,7 @@ import structlog.testing
 
 from streamtools import ToolStream, replay
 from streamtools.errors import ClosedError, RecordingError
-from streamtools.events import Done, Error, ProviderCompleted, Start, Text, UIEvent
+from streamtools.events import Done, Error, ProviderCompleted, Start, StepEnd, Text, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.serving.test_runs import WAIT, held, read
 from tests.support.stories import Script, WaitingTool, story, texts
@@ -104,7 +104,7 @@ async def test_a_source_that_raises() -> None:
 
 
 async def test_an_exception_after_the_last_event() -> None:
-    """The events are those of a good run, and `wait` raises the exception."""
+    """Readers get `done` after the code of the context manager has run, so they are told."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
@@ -114,9 +114,11 @@ async def test_an_exception_after_the_last_event() -> None:
 
     async with Runs() as runs:
         run = await runs.start(answer(), owner="ann")
-        assert "done finished: stop (None)" == story(await read(run.attach()))[-1]
+        told = story(await read(run.attach()))
+        assert ("error stream_interrupted", True) == (told[-2], told[-1].startswith("done failed"))
         with pytest.raises(OSError, match="not saved"):
             await run.wait()
+        assert ("failed", "a") == (run.result.reason, run.result.text)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -367,8 +369,8 @@ async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: s
     assert 2 * [["start", "done cancelled: None (None)"]] == [story(await read(run.attach())) for run in started]
 
 
-async def test_readers_get_done_before_the_stream_is_closed() -> None:
-    """State that the stream sets when it is closed is there after `wait`."""
+async def test_readers_get_done_after_the_stream_is_closed() -> None:
+    """They get the other events before. State that the stream sets when it is closed is there with `done`."""
     kept: list[str] = []
     may_keep = anyio.Event()
 
@@ -381,8 +383,10 @@ async def test_readers_get_done_before_the_stream_is_closed() -> None:
 
     async with Runs() as runs:
         run = await runs.start(answer(), owner="ann")
-        assert isinstance((await read(run.attach()))[-1], Done)
-        assert ([], False) == (kept, run.ended)
-        may_keep.set()
+        async for event in run.attach():
+            if isinstance(event, StepEnd):
+                assert ([], False) == (kept, run.ended)
+                may_keep.set()
+        assert (Done, ["the history"]) == (type(event), kept)
         await run.wait()
-        assert (["the history"], True) == (kept, run.ended)
+        assert run.ended

@@ -547,11 +547,13 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
     paying = [Loopback([chunk({"tool_calls": [call]}), *ends("tool_calls", None)]) for _ in range(2)]
     shows = {block.notes["shows"]: block.text for block in BLOCKS if "shows" in block.notes}
 
-    def check(name: str, sent: str) -> None:
-        lines = iter(sent.replace("data: ", "").splitlines())
+    def check(name: str, sent: str) -> re.Match[str]:
+        """Check that the lines that the page shows are sent, in this order. Returns the match of the first line."""
+        lines, matches = iter(sent.splitlines()), list[re.Match[str]]()
         for line in shows[name].splitlines():
-            pattern = re.compile(re.escape(line).replace("…", ".*"))
-            assert any(pattern.fullmatch(each) for each in lines), line
+            pattern = re.compile(re.escape(line).replace("…", "(.*)"))
+            matches.append(next(match for each in lines if (match := pattern.fullmatch(each))))
+        return matches[0]
 
     async def say(client: httpx.AsyncClient, text: str) -> httpx.Response:
         return await client.post("/conversations/trip", json={"text": text})
@@ -566,14 +568,14 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
     async with serving("complete", paying[0]) as (_, client):
         asked = [await say(client, text) for text in ("Pay Ann 5.", "Hello?")]
         run = asked[0].json()["run"]
-        check("complete", (await read(client, "assistant"))[0])
+        digest = check("complete", (await read(client, "assistant"))[0])[1]
         asked += [await say(client, "Hello?"), await client.get("/runs/x")]
         assert [202, 409, 409, 404] == [each.status_code for each in asked]
         assert {"detail": "A call waits for a decision."} == asked[2].json()
         assert 401 == (await client.get("/runs/x", headers={"cookie": "session="})).status_code
     model = Provider(says("It is ", "done.\n"), paying[1], says("Hello."))
     async with serving("complete", model=model) as (_, client):
-        address, approve = f"/runs/{run}/calls/call_0", {"decision": "approve"}
+        address, approve = f"/runs/{run}/calls/call_0", {"approved": True, "digest": digest}
         assert 404 == (await client.post(address, json=approve, headers=BOB)).status_code
         first, second = [await client.post(address, json=approve) for _ in range(2)]
         assert (202, first.json()) == (second.status_code, second.json())
