@@ -39,16 +39,7 @@ from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable, awaited, check_startable, close
-from streamtools.tools.approvals import (
-    EXPIRED,
-    STOPPED,
-    Decision,
-    Deny,
-    Suspension,
-    check_same,
-    not_waiting,
-    read_decision,
-)
+from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, not_waiting, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
@@ -419,12 +410,7 @@ class Runs(Checked, AsyncOnly):
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         run.decisions = await self._place.decide(run, call_id, made)
         check_same(call_id, run.decisions[call_id], given)
-        if run._undecided:
-            return run
-        continuation = await self._continue(run)
-        if continuation is run:
-            check_same(call_id, Deny(STOPPED), given)
-        return continuation
+        return run if run._undecided else await self._continue(run)
 
     def _chain_of(self, run: Run) -> anyio.Lock:
         """Return the lock that a run shares with the runs that it continues and the runs that continue it."""

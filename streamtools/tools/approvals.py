@@ -449,10 +449,9 @@ class Approvals:
             check_same(call_id, made, decision)
             return
         if asked is None or (asked.decided.is_set() and asked.decision is None):
-            if self.attended:
-                raise not_waiting(call_id, self.questions)
-            hint = 'decide after the event `done`, or pass approvals=ApprovalOptions(ask="now")'
-            raise DecisionRefused(f"the run of call {call_id[:64]!r} is still in progress: {hint}")
+            refused = not_waiting(call_id, self.questions)
+            hint = '; decide after the event `done`, or pass approvals=ApprovalOptions(ask="now")'
+            raise refused if self.attended else DecisionRefused(str(refused) + hint)
         asked.question.check(decision)
         if asked.question.has_expired(self.clock()) or asked.decided.is_set():
             check_same(call_id, asked.decision or Deny(EXPIRED), decision)
