@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 import anyio
+from msgspec.structs import replace
 
-from streamtools.errors import RunNotFound, check_word, has_methods
-from streamtools.events import BATCH_BYTES, DELTAS, Done, Start, UIEvent, weigh
+from streamtools.errors import Code, RunNotFound, check_word, has_methods
+from streamtools.events import BATCH_BYTES, DELTAS, Done, Error, Start, UIEvent, weigh
 from streamtools.serving.journal import Attachment
 from streamtools.serving.response_writer import ResponseWriter
-from streamtools.serving.run import Run
+from streamtools.serving.run import FAILED, Run
 from streamtools.stream.reading import Driver, Startable, check_startable, close
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import Decidable
@@ -125,6 +126,10 @@ class EventReader:
         """Whether the client left before the end of the response."""
         self.last: UIEvent | None = None
         """The last event that was passed to the sink; None before the first."""
+        self._has_code = (
+            False  # whether the stream is a context manager of the application, with code after its `yield`
+        )
+        self._withheld: Done | None = None  # `done`, until this code has run
         self._readable: Readable | None = readable
         self.after = after
         """Of a run, `read` delivers only the events with a higher `seq`."""
@@ -191,12 +196,17 @@ class EventReader:
         try:
             if not self.left and not self._stopped:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)
-                await self._driver.drive(self._take, begin=self._begin, finish=self._finish)
+                await self._driver.drive(self._take, begin=self._begin, finish=self._finish_early)
+                if self._withheld is not None:
+                    await self._finish()
             if self._stopped and self._events is None:
                 await self._begin()
                 await self._finish()
         except Exception as error:
             if sink.begun and not self.left:
+                if (done := self._withheld) is not None:
+                    failed = replace(done, reason="failed", seq=done.seq + 1)
+                    await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq), failed])
                 await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):
                 raise
@@ -204,6 +214,8 @@ class EventReader:
     async def _begin(self) -> None:
         """Start the sink."""
         events = self._events
+        is_manager = isinstance(self._readable, AbstractAsyncContextManager)
+        self._has_code = is_manager and events is not None and events is not self._readable
         # `_take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
         if isinstance(events, Attachment) or getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             self._take_ready = cast("Attachment | ToolStream", events)._take_ready
@@ -211,9 +223,17 @@ class EventReader:
 
     async def _take(self, event: UIEvent, /) -> None:
         """Pass the event, and the next events that are available, to the sink."""
-        events = (event, *self._take_ready()) if self._take_ready is not None else (event,)
-        self.last = events[-1]
-        await self._sink.send(events)
+        events = [event, *(self._take_ready() if self._take_ready is not None else ())]
+        if self._has_code and type(events[-1]) is Done:
+            self._withheld = cast("Done", events.pop())
+        if events:
+            self.last = events[-1]
+            await self._sink.send(events)
+
+    async def _finish_early(self) -> None:
+        """Finish the sink before the stream is closed, unless `done` waits for the code of the application."""
+        if self._withheld is None:
+            await self._finish()
 
     async def _finish(self) -> None:
         """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`.
@@ -221,7 +241,10 @@ class EventReader:
         A stream of this package that was never opened has a run id, so its `start` is sent, too.
         """
         if not self.left:
-            if self._stopped and type(self.last) is not Done:
+            if (done := self._withheld) is not None:
+                self._has_code, self._withheld = False, None
+                await self._take(done)
+            elif self._stopped and type(self.last) is not Done:
                 if self.last is None and isinstance(self._readable, ToolStream):
                     await self._take(Start(self._readable.run_id, seq=1))
                 await self._take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))

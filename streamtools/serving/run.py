@@ -51,7 +51,7 @@ NEXT = "~"
 """The suffix in the id of a continuation (a run that continues a waiting run), after the id of the waiting run."""
 
 _STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
-_FAILED = "the run failed on the server"
+FAILED = "the run failed on the server"
 _STOPPED = Deny(STOPPED)
 NO_CALL = ""  # in place of a call id, if a run is stopped after all its calls were decided
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
@@ -488,7 +488,7 @@ class Run(AsyncOnly, Checked, Decidable):
         if not self._journal.last:
             self._journal.write(Start(self.id))
         if self._has_failed:
-            done = await self._fail(done, _FAILED)
+            done = await self._fail(done, FAILED)
         done = msgspec.structs.replace(done, seq=self._journal.last + 1)
         if self._place is not None and self._must_be_stored(done):
             try:
@@ -523,7 +523,7 @@ class Run(AsyncOnly, Checked, Decidable):
                     if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
                         break
         failed_here = self._error is not None
-        message = _FAILED if failed_here else "the stream ended before it was complete"
+        message = FAILED if failed_here else "the stream ended before it was complete"
         if not self._has_done and (lost := self._lost) is not None and self._journal.last == lost.last + lost.skip:
             # The stream could not be entered, or it has no event.
             fault = None if driver.is_cancelled else message

@@ -84,7 +84,7 @@ async def respond(readable: Any, **options: Any) -> tuple[list[dict[str, Any]], 
         ([Text("a", seq=1), KeyError("gone")], [*PAGE[:1], *FAILED], KeyError),
         ([Text("a", seq=1), Text("bug", seq=2), Text("b", seq=3)], [*PAGE[:1], *FAILED], ZeroDivisionError),
         ([Text("bug", seq=1)], FAILED, ZeroDivisionError),
-        ([Text("a", seq=1), Done("stopped", None, None, [], seq=2), OSError()], [PAGE[0], {"end": "stopped"}], OSError),
+        ([Text("a", seq=1), Done("stopped", None, None, [], seq=2), OSError()], [*PAGE[:1], *FAILED], OSError),
     ],
     ids=["whole", "without its end", "raising", "a bug", "a bug at its first event", "raising after its end"],
 )
