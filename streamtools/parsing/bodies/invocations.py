@@ -136,7 +136,7 @@ class Invocations:
             return end
         members = Members(span, schema)
         read_tag = partial(self._read_parameter, members)
-        return (yield from self.text.read_parameters(span, members, read_tag, *self._ends, outermost=outermost))
+        return (yield from self.text.read_parameters(span, members, read_tag, self._ends, outermost))
 
     def _read_parameter(self, members: Members, span: Span) -> Generator[None, None, Parameter | CallEnd]:
         """Read the tag of an argument after its name."""
@@ -184,7 +184,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     yield from span.peek()
     if not (yield from span.accept(_BEGIN_JSON)):
         members = Members(span, span.declared.arguments(name))
-        return (yield from _TEXT.read_parameters(span, members, _read_argument, *_ENDS, outermost=1))
+        return (yield from _TEXT.read_parameters(span, members, _read_argument, _ENDS, 1))
     if (yield from _read_token_attributes(span)) is None:
         return cut_in_tag(span, _SEPARATOR)
     end = yield from read_json_call(span, _END_OF_JSON)

@@ -159,7 +159,7 @@ class ArgumentReader:
         `whole=True`, the value is the whole call, so it is written without reporting it as arguments.
         """
         span = self._span
-        written: list[str] = span.current.pieces if named and span.current is not None else []
+        written: list[str] = call.pieces if named and (call := span.calls.current) is not None else []
         write = span.write if named and not whole else lambda text: written.append(text) if span.stores else None
         literals = Literals(write, depth=depth, loose_until=self._loose_until, written=written)
         while True:

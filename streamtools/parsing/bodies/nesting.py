@@ -231,7 +231,7 @@ class NestedText:
         span: Span,
         members: Members,
         read_tag: Callable[[Span], Generator[None, None, Parameter | CallEnd]],
-        *ends: Pattern,
+        ends: Sequence[Pattern],
         outermost: int,
         separator: Pattern | None = None,
     ) -> Generator[None, None, CallEnd]:
@@ -241,14 +241,15 @@ class NestedText:
         call, and the tags that may follow a call without its closing tag. The tag `separator` may stand before a
         parameter and before the closing tag.
         """
+        tags = self._begin_value, *ends
         while True:
             yield from span.peek()
             if separator is not None and (yield from span.accept(separator)):
                 yield from span.peek()
-            place = span.place
-            found = yield from span.choose(self._begin_value, *ends)
+            place = span.base + span.at
+            found = yield from span.choose(*tags)
             if found < 0:
-                return cut_in_tag(span, self._begin_value, *ends, *filter(None, [separator]))
+                return cut_in_tag(span, *tags, *filter(None, [separator]))
             if found:
                 members.end()
                 if found == 1:

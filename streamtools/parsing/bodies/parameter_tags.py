@@ -104,7 +104,7 @@ class FunctionTags:
         if empty and (yield from is_whole(span, self.text.argument, *self.text.after_slash, wrapped=not outermost)):
             members.end()
             return CallEnd.CLOSED
-        return (yield from self.text.read_parameters(span, members, self._read_tag, *ends, outermost=outermost))
+        return (yield from self.text.read_parameters(span, members, self._read_tag, ends, outermost))
 
     def _read_tag(self, span: Span) -> Generator[None, None, Parameter | CallEnd]:
         """Read a tag after `<parameter=`."""
@@ -248,11 +248,7 @@ class ArgumentPairs:
         span.set_name(name)
         members = Members(span, span.declared.arguments(name))
         read_tag = partial(self._read_key, members.schema)
-        return (
-            yield from self.text.read_parameters(
-                span, members, read_tag, *self._ends, outermost=outermost, separator=self._separator
-            )
-        )
+        return (yield from self.text.read_parameters(span, members, read_tag, self._ends, outermost, self._separator))
 
     def _read_key(self, schema: Schema, span: Span) -> Generator[None, None, Parameter | CallEnd]:
         """Read a key and the tags after it, up to the value."""
