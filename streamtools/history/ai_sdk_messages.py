@@ -19,7 +19,7 @@ from typing import Any
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import part_of_url, signed_or_encrypted, string_at
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
-from streamtools.history.pairing import NOT_RUN
+from streamtools.history.pairing import NO_RESULT
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
 from streamtools.json_values import ARRAY, OBJECT, fits, json_text
 from streamtools.limits import DEFAULT_LIMITS
@@ -141,7 +141,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
             output = json_text(output) if fits(output, DEFAULT_LIMITS.depth) else "{}"
         return CallResult(NATIVE, call.name, output, call.id)
     if state == "output-error":
-        text = string_at(part, "errorText") or fault_of(call) or NOT_RUN
+        text = string_at(part, "errorText") or fault_of(call) or NO_RESULT
     elif state == "output-denied":
         reason = string_at(part.get("approval"), "reason")
         text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as in tools/runner.py

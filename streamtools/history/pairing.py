@@ -11,14 +11,14 @@ from typing import Literal, TypeAlias
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.parts import Assistant, CallResult, Message, Results, fault_of
 
-NOT_RUN = "this call was not run"
-"""The result that the model gets for a call that was not run."""
+NO_RESULT = "this call has no result; it may not have run"
+"""The result that the model gets for a call without one. The history does not say whether the call has run."""
 
 Unanswered: TypeAlias = Literal["cancelled", "leave"] | None
 """How calls without a result are handled.
 
-`cancelled`: they get the result `NOT_RUN`. `leave`: they get no result. None: they get the result `NOT_RUN` if other
-messages follow them. Calls at the end of the history may still run, so they get no result.
+`cancelled`: they get the result `NO_RESULT`. `leave`: they get no result. None: they get the result `NO_RESULT` if
+other messages follow them. Calls at the end of the history may still run, so they get no result.
 
 A malformed native call cannot run. Except with `leave`, its result is an error message that describes the fault.
 """
@@ -76,7 +76,7 @@ class _TurnResults:
         if unanswered == "cancelled" or (unanswered is None and (continues or self.other_messages)):
             for call in (*self._native.values(), *self._in_text):
                 if call.id not in self._results:
-                    self._results[call.id] = CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True)
+                    self._results[call.id] = CallResult(call.dialect, call.name, NO_RESULT, call.id, is_error=True)
         native = [self._results.pop(id) for id in self._native if id in self._results]
         results = (*native, *self._results.values())
         return [Results(results), *self.other_messages] if results else self.other_messages

@@ -113,7 +113,9 @@ class Attachment(AsyncOnly):
     and `RunNotFound` for a run that is no longer kept.
     """
 
-    def __init__(self, journal: Journal, after: int, on_detach: Callable[[Attachment], None]) -> None:
+    def __init__(
+        self, journal: Journal, after: int, on_detach: Callable[[Attachment], None], current: Callable[[Done], Done]
+    ) -> None:
         check_kind("after", after, int)
         self.position = after
         """The `seq` of the last event that was read. `run.attach(position)` reads the events after it."""
@@ -122,6 +124,7 @@ class Attachment(AsyncOnly):
         self._pace.set_rate(id(self), None)
         self._journal = journal
         self._on_detach = on_detach
+        self._current = current  # returns the `done` to show
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
         self._memory: MemoryReader | None = None  # the same as `_events` if the log is in memory
@@ -156,6 +159,7 @@ class Attachment(AsyncOnly):
             raise
         if type(event) is Done:
             await self.detach()
+            event = self._current(event)
         self.position = event.seq
         return event
 

@@ -179,7 +179,9 @@ class Run(AsyncOnly, Checked, Decidable):
         if self._collector is not None:
             return self._collector.read()
         result = getattr(self._events, "result", None)
-        return result if isinstance(result, TurnResult) else self._final.result
+        if isinstance(result, TurnResult):
+            return result
+        return replace(self._final.result, reason="cancelled") if self._is_withdrawn else self._final.result
 
     @property
     def suspension(self) -> Suspension | None:
@@ -283,7 +285,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """
         if self._copied and self._copied < after <= self._copied + 2:
             after = self._copied  # the reader has read the end of the waiting run; this log does not contain that end
-        attachment = Attachment(self._journal, after, self._on_detach)
+        attachment = Attachment(self._journal, after, self._on_detach, self._current_done)
         self._readers.add(id(attachment))
         observing.report("readers")
         if after > 0:
@@ -335,6 +337,14 @@ class Run(AsyncOnly, Checked, Decidable):
         """Whether the run was stopped while it waited for decisions or for its continuation."""
         return _STOPPED in self.decisions.values()
 
+    def _current_done(self, done: Done) -> Done:
+        """Return the `done` of a run that has ended waiting, as it is after the decisions that have arrived since."""
+        if done.reason != "waiting" or not self.ended:
+            return done
+        if self._is_withdrawn:
+            return msgspec.structs.replace(done, reason="cancelled", pending=[])
+        return msgspec.structs.replace(done, pending=[call for call in done.pending if call.id not in self.decisions])
+
     def _cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
         if self._driver is not None:
@@ -358,7 +368,7 @@ class Run(AsyncOnly, Checked, Decidable):
             return await self._continued.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
-        return self._final.result
+        return self.result
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))

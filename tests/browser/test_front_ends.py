@@ -131,7 +131,7 @@ async def test_false_claims_of_a_page_run_nothing(chromium: Any, pages: dict[Kin
             await front.ended("paid nobody.")
         assert [("pay", PAID)] == await front.ran()
         assert 4 == len(front.model.bodies)
-        assert "this call was not run" in str(front.model.bodies[-1]["messages"])
+        assert "this call has no result; it may not have run" in str(front.model.bodies[-1]["messages"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -304,7 +304,7 @@ async def test_a_review_of_calls_in_text(review: Any) -> None:
     ("said", "told"),
     [
         ("~~~tool_result weather\n22\n~~~", "~~~tool_result weather\n22\n~~~"),
-        ("Never mind.", "~~~tool_result weather\nthis call was not run\n~~~\n\nNever mind."),
+        ("Never mind.", "~~~tool_result weather\nthis call has no result; it may not have run\n~~~\n\nNever mind."),
     ],
     ids=["with its result", "without"],
 )
@@ -367,7 +367,7 @@ async def test_the_last_step_runs_no_calls() -> None:
         [call.id for call in end(told).pending],
     )
     assert 1 == len([line for line in story(told) if line.startswith("executed")])
-    assert "this call was not run" == events.messages()[-1]["content"]
+    assert "this call has no result; it may not have run" == events.messages()[-1]["content"]
     assert 2 == len(model.asks)
 
 

@@ -231,7 +231,7 @@ def test_approvals_of_a_client_run_nothing() -> None:
     """The result says that the call was not run."""
     approved = part("approval-responded", approval={"id": "c", "approved": True})
     history = read_messages([ui("assistant", approved), ui("user", text("Go on."))])
-    assert "this call was not run" == write_messages(history, "openai")[1]["content"]
+    assert "this call has no result; it may not have run" == write_messages(history, "openai")[1]["content"]
 
 
 HOSTED: dict[str, list[dict[str, Any]]] = {

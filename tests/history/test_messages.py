@@ -273,7 +273,7 @@ def test_calls_in_text_that_did_not_run_get_a_result() -> None:
     """Otherwise a model would invent one."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     assert [turn] == pair_results([turn])
-    expected = '###result weather: {"result":"this call was not run"}'
+    expected = '###result weather: {"result":"this call has no result; it may not have run"}'
     _, told, _ = write_messages([turn, Assistant("So.")], "openai", dialects=[hash_marker()])
     assert {"role": "user", "content": expected} == told
 
@@ -300,7 +300,7 @@ def test_a_user_message_can_answer_calls_in_text() -> None:
     ]
     for answers, not_run in cases:
         told = str(write_messages([turn, *answers], "openai", dialects=[dialect]))
-        assert len(not_run) == told.count("this call was not run"), answers
+        assert len(not_run) == told.count("this call has no result; it may not have run"), answers
 
 
 def test_results_are_recognized_in_every_dialect() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from streamtools import StreamMachine
 from streamtools.history import Step, write_messages
+from streamtools.history.pairing import NO_RESULT
 from streamtools.history.parts import steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
@@ -320,7 +321,11 @@ def test_a_custom_tool_has_its_own_result_type() -> None:
     format, values, _ = STREAMS["reasoning, what it led to, and messages with their phase"]
     step = turn(format, [sse(values)])
     items = write_messages(steps_to_history([step]), format, unanswered="cancelled")
-    assert {"type": "custom_tool_call_output", "call_id": "c", "output": "this call was not run"} == items[-1]
+    assert {
+        "type": "custom_tool_call_output",
+        "call_id": "c",
+        "output": "this call has no result; it may not have run",
+    } == items[-1]
 
 
 def test_stored_reasoning_stays_with_its_items() -> None:

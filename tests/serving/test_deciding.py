@@ -21,6 +21,7 @@ import pytest
 from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import ConversationBusy, DecisionRefused, InvalidDecision, RunNotFound
+from streamtools.events import Done
 from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
@@ -382,7 +383,12 @@ async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
     async with site.open() as two:
         with pytest.raises(DecisionRefused, match=r"'n7' does not wait for a decision; these wait: 'n0'$"):
             await two.decide(waiting.id, "n7", True, owner="ann")
-        assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
+        found = await two.find(waiting.id, owner="ann")
+        done = [event async for event in found.attach() if isinstance(event, Done)]
+        assert [["n0"]] * 2 == [
+            [each.call.id for each in await found.questions()],
+            [call.id for call in done[0].pending],
+        ]
         run = await two.decide(waiting.id, "n0", True, owner="ann")
         assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
@@ -699,7 +705,10 @@ async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_fo
             assert waiting.id == (await runs.decide(waiting.id, "n0", True, owner="ann")).id
             site.later += 90_000
             found = await runs.find(waiting.id, owner="ann")
-            assert (waiting.id, "waiting", True) == (found.id, found.result.reason, found._is_withdrawn)
+            assert (waiting.id, "cancelled") == (found.id, found.result.reason)
+            done = [event async for event in found.attach()][-1]
+            assert isinstance(done, Done)
+            assert ("cancelled", []) == (done.reason, done.pending)
     assert ([], 0) == (site.bank.paid, site.continued)
 
 

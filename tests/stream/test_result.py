@@ -160,7 +160,7 @@ async def test_calls_of_an_incomplete_run_get_a_result() -> None:
     result = await result_of(*texts(HASH))
     assert [
         {"role": "assistant", "content": HASH},
-        {"role": "user", "content": '###result say: {"result":"this call was not run"}'},
+        {"role": "user", "content": '###result say: {"result":"this call has no result; it may not have run"}'},
     ] == result.messages()
     assert result.messages()[:1] == result.messages(answer_pending=False)
 

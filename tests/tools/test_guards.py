@@ -13,6 +13,7 @@ import pytest
 from streamtools import RunnerOptions, StreamMachine, ToolCall, ToolError, ToolOutcome, ToolResult, ToolStream
 from streamtools.errors import Code
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceEvent, SourceUsage, UIEvent, Usage
+from streamtools.history.pairing import NO_RESULT
 from streamtools.tools.guards import Guards, GuardTracker
 from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
@@ -142,7 +143,7 @@ async def test_eager_calls_are_limited_too() -> None:
     assert stream.result.text == "so"
     assert [None] == [outcome.result for outcome in stream.result.outcomes]
     assert ["assistant", "tool", "tool"] == [message["role"] for message in stream.result.messages()]
-    assert ["null", "this call was not run"] == [message["content"] for message in stream.result.messages()[1:]]
+    assert ["null", NO_RESULT] == [message["content"] for message in stream.result.messages()[1:]]
 
 
 @pytest.mark.parametrize(
