@@ -459,7 +459,7 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
 
 
 class Executing(Event, frozen=True, gc=False, tag="executing"):
-    """The tool has started."""
+    """The call has started. If its arguments are invalid or its tool is unknown, an `error` follows."""
 
     type: ClassVar[Literal["executing"]] = "executing"
     call: ToolCall

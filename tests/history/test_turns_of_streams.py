@@ -7,7 +7,6 @@ from typing import Any
 
 from streamtools import StreamMachine
 from streamtools.history import Step, write_messages
-from streamtools.history.pairing import NO_RESULT
 from streamtools.history.parts import steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS

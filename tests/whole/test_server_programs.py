@@ -81,7 +81,7 @@ async def serving(
             del sys.modules[module.__name__]
 
 
-@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar"])
+@pytest.mark.parametrize("name", ["fastapi", "starlette"])
 async def test_a_question_gets_the_events_of_its_run(name: str) -> None:
     async with serving(name) as (_, client):
         response = await client.post("/chat", json={"messages": ASKED})
@@ -498,7 +498,7 @@ async def test_a_page_keeps_its_own_protocol() -> None:
     assert ["failed", "stopped", "truncated"] == [read_frames(other.encode())[-1]["done"] for other in others]
 
 
-POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "origin", "runs", "approval", "client", "custom"), "/chat")
+POSTS = dict.fromkeys(("fastapi", "starlette", "origin", "runs", "approval", "client", "custom"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 

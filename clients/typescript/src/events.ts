@@ -210,7 +210,7 @@ export interface ApprovalRequestedEvent {
   digest?: string;
 }
 
-/** The tool has started. */
+/** The call has started. If its arguments are invalid or its tool is unknown, an `error` follows. */
 export interface ExecutingEvent {
   type: "executing";
   call: ToolCall;
