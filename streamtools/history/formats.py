@@ -121,8 +121,10 @@ def _read(message: Mapping[str, Any] | Message, read_from_front_end: _Read | Non
         for result in message.results:
             reader.add_result(result)
     else:
-        advice = "; write message.model_dump()" if hasattr(message, "model_dump") else ""
-        raise ValueError(f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}{advice}")
+        raise ValueError(
+            f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}"
+            f"{'; write message.model_dump()' if hasattr(message, 'model_dump') else ''}"
+        )
 
 
 def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
