@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CheckedStruct, DecisionRefused, InvalidDecision, ToolInputError, described
+from streamtools.errors import CheckedStruct, DecisionRefused, InvalidDecision, ToolInputError, check_kind, described
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import call_function, is_failure
 from streamtools.tools.context import ToolContext
@@ -210,6 +210,8 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
     if not isinstance(decision, Approve | Deny | Answer):
         allowed = "Approve, Deny, Answer, True or False (for the JSON of a client, write parse_decision(…))"
         raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}")
+    if isinstance(decision, Approve):
+        check_kind("digest", decision.digest, str, optional=True)
     return decision
 
 
