@@ -338,12 +338,8 @@ class Run(AsyncOnly, Checked, Decidable):
         return _STOPPED in self.decisions.values()
 
     def _current_done(self, done: Done) -> Done:
-        """Return the `done` of a run that has ended waiting, as it is after the decisions that have arrived since."""
-        if done.reason != "waiting" or not self.ended:
-            return done
-        if self._is_withdrawn:
-            return msgspec.structs.replace(done, reason="cancelled", pending=[])
-        return msgspec.structs.replace(done, pending=[call for call in done.pending if call.id not in self.decisions])
+        """Return the `done` of a run, with the reason `cancelled` if the run was stopped while it waited."""
+        return msgspec.structs.replace(done, reason="cancelled") if self.ended and self._is_withdrawn else done
 
     def _cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""

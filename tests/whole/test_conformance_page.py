@@ -7,7 +7,6 @@ import shlex
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,16 +51,12 @@ def test_commands_print_the_output_of_the_page(folder: Path, capsys: pytest.Capt
         assert block.output == capsys.readouterr().out, block.heading
 
 
-def test_the_rest_of_the_code_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands that write cases, and the Python test."""
+def test_the_commands_write_cases(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for line in (line for block in BLOCKS if block.language == "sh" for line in block.text.splitlines()):
         assert 0 == main(
             [*arguments(line.partition(" > ")[0]), *(["--dialect", "raw_json"] if "cases" in line else [])]
         )
     assert capsys.readouterr().out.count("\n") > 100
-    code = {block.notes["file"]: block.text for block in BLOCKS if block.language == "python"}["test_my_parser.py"]
-    exec(code, names := dict[str, Any]())
-    names["test_one_call"]()
 
 
 def test_the_tables_match_the_suite() -> None:
