@@ -198,15 +198,17 @@ class EventReader:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)
                 await self._driver.drive(self._take, begin=self._begin, finish=self._finish_early)
                 if self._withheld is not None:
+                    if self._driver.is_cut_off and self._withheld.reason != "cancelled":
+                        raise TimeoutError("the code of the context manager took too long")
                     await self._finish()
             if self._stopped and self._events is None:
                 await self._begin()
                 await self._finish()
         except Exception as error:
+            if (done := self._withheld) is not None and not self.left:
+                failed = replace(done, reason="failed", seq=done.seq + 1)
+                await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq), failed])
             if sink.begun and not self.left:
-                if (done := self._withheld) is not None:
-                    failed = replace(done, reason="failed", seq=done.seq + 1)
-                    await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq), failed])
                 await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):
                 raise
@@ -232,8 +234,13 @@ class EventReader:
 
     async def _finish_early(self) -> None:
         """Finish the sink before the stream is closed, unless `done` waits for the code of the application."""
+        if self._has_code and self._withheld is None and self._stopped and type(self.last) is not Done:
+            self._withheld = self._cancelled()
         if self._withheld is None:
             await self._finish()
+
+    def _cancelled(self) -> Done:
+        return Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1)
 
     async def _finish(self) -> None:
         """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`.
@@ -247,7 +254,7 @@ class EventReader:
             elif self._stopped and type(self.last) is not Done:
                 if self.last is None and isinstance(self._readable, ToolStream):
                     await self._take(Start(self._readable.run_id, seq=1))
-                await self._take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
+                await self._take(self._cancelled())
             await self._finish_sink()
 
     async def _finish_sink(self) -> None:

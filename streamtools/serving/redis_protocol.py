@@ -167,6 +167,7 @@ if redis.call('EXISTS', meta) == 1 then
   return redis.call('HGET', meta, 'token') == token and 'started' or 'exists'
 end
 if waiting and redis.call('EXISTS', waiting) == 0 then return 'gone' end
+if waiting and redis.call('HEXISTS', waiting, 'decision:') == 1 then return 'gone' end
 if last ~= 'any' and last ~= 'id:' .. (redis.call('HGET', conversations, conversation) or '') then return 'busy' end
 if tonumber(limit) > 0 and redis.call('SCARD', of_owner) >= tonumber(limit) then return 'full' end
 redis.call('HSET', meta, 'token', token, 'claim_seq', 0, 'conversation', conversation, unpack(ARGV, 8))

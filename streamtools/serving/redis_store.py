@@ -594,7 +594,7 @@ class RemoteRun(Run):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
                 self._mark_finished()
-        return self._final.result
+        return self.result
 
     async def stop(self) -> None:
         if not self.ended:

@@ -200,6 +200,8 @@ class Run(AsyncOnly, Checked, Decidable):
     @property
     def _undecided(self) -> list[Question]:
         """The questions of `suspension` that have no decision and have not expired."""
+        if self._is_withdrawn:
+            return []
         questions, now = () if self.suspension is None else self.suspension.questions, time.time()
         return [each for each in questions if not (each.call.id in self.decisions or each.has_expired(now))]
 
@@ -327,10 +329,15 @@ class Run(AsyncOnly, Checked, Decidable):
 
     async def _withdraw(self) -> None:
         """Store that a waiting run was stopped. A continuation that has already started is not affected."""
-        if self._place is not None and self.suspension is not None:
-            with suppress(RunNotFound):
-                for call_id in [question.call.id for question in self._undecided] or [NO_CALL]:
-                    self.decisions = await self._place.decide(self, call_id, _STOPPED)
+        if self.suspension is None:
+            return
+        if self._place is None:
+            self.decisions = {**self.decisions, NO_CALL: _STOPPED}
+            return
+        with suppress(RunNotFound):
+            self.decisions = await self._place.decide(self)  # another process may have received some
+            for call_id in [question.call.id for question in self._undecided] or [NO_CALL]:
+                self.decisions = await self._place.decide(self, call_id, _STOPPED)
 
     @property
     def _is_withdrawn(self) -> bool:
@@ -397,6 +404,8 @@ class Run(AsyncOnly, Checked, Decidable):
                 await self._journal.copy(event for event in self._lost.events if event.seq <= self._lost.copied)
                 self._journal.last += self._lost.skip
             await self._driver.drive(self._take, begin=self._begin)
+            done = self._withheld
+            self._has_failed = self._driver.is_cut_off and done is not None and done.reason != "cancelled"
         except BaseException as error:
             if not is_failure(error):
                 self._cut()

@@ -35,7 +35,7 @@ from streamtools.errors import (
 )
 from streamtools.logs import Logger
 from streamtools.serving.event_log import MemoryEventLog, log_key
-from streamtools.serving.run import NEXT, Run
+from streamtools.serving.run import NEXT, NO_CALL, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable, awaited, check_startable, close
@@ -199,13 +199,13 @@ class Runs(Checked, AsyncOnly):
 
         `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
         the conversation starts. The client may choose it, because each user has separate conversations. With
-        `exclusive`, the conversation must have no other run that is active or waits for decisions. `note` is any value
-        to keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id, which
+        `exclusive`, the last run of the conversation must have ended, and wait for no decision. `note` is any value to
+        keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id, which
         the stream gets when it is entered.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.
-        With `exclusive`, raises `ConversationBusy` if another run of the conversation is active, which includes the
+        With `exclusive`, raises `ConversationBusy` if the last run of the conversation is active, which includes the
         code of its context manager, or waits for decisions. A `RedisStore` knows the runs of all processes. Raises
         `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
         entered. Raises ValueError if the user already has a run with the same id, in this process or in the
@@ -240,6 +240,9 @@ class Runs(Checked, AsyncOnly):
         last = await self.latest(conversation, owner=owner)
         if last is None:
             return
+        if last._journal.done is not None:  # readers have received it, and the stream is closing
+            with suppress(Exception):
+                await last.wait()
         if not last.ended:
             raise ConversationBusy("The last answer is still in progress.")
         # After the decisions, a run waits until `resume` has returned its continuation.
@@ -325,9 +328,9 @@ class Runs(Checked, AsyncOnly):
         Raises `RunNotFound` if the run is not stored any more. Any other failure is logged, and `run` is returned.
         """
         try:
-            while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
+            while self._place is not None and run.ended and run.suspension is not None:
                 run.decisions = await self._place.decide(run)
-                if run._undecided:
+                if self._resume is None or run._undecided:
                     break
                 waiting, run = run, await self._continue(run)
                 if run is waiting:
@@ -394,7 +397,7 @@ class Runs(Checked, AsyncOnly):
         manager, `decide` waits until it is entered, and raises its exception.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
-        if run._journal.done is not None and not run.ended:
+        if run._has_done and not run.ended:
             with suppress(Exception):  # the run has already reported its error
                 await run.wait()
         if run.suspension is None or not run.ended:
@@ -436,6 +439,10 @@ class Runs(Checked, AsyncOnly):
                 return followed
             log = await run._log_for_next()
             stream = await self._resumed(run, log)
+            run.decisions = await self._place.decide(run)
+            if NO_CALL in run.decisions:  # it was stopped meanwhile
+                await close(stream)
+                return run
             try:
                 started = self._continuation(stream, log)
                 started._predecessor = run if getattr(stream, "run_id", None) is None else None

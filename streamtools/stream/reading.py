@@ -127,6 +127,8 @@ class Driver:
         """True after all events have been read."""
         self.cancel_requested = False
         """True after a call of `cancel`."""
+        self.is_cut_off = False
+        """True if leaving the stream was cancelled, such as by its time limit."""
         self.stream = stream
         self._leave_timeout = leave_timeout
         self._drive_scope = anyio.CancelScope(shield=shield)
@@ -198,5 +200,6 @@ class Driver:
                         raise fault
                 finally:
                     self._drive_scope.deadline = anyio.current_time() + self._leave_timeout
+        self.is_cut_off = self._drive_scope.cancelled_caught and self.events is not None
         if self._drive_scope.cancelled_caught and self._drive_scope.deadline <= anyio.current_time():
             log.warning("stream_not_closed", error="it took too long")

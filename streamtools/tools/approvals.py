@@ -291,7 +291,8 @@ def read_resumption(
         return None
     in_time = isinstance(resume, DecidedRun)
     if isinstance(resume, DecidedRun):
-        decisions, resume = resume.decisions, resume.suspension
+        decisions = {call_id: each for call_id, each in resume.decisions.items() if call_id}  # "" if it was stopped
+        resume = resume.suspension
     if not isinstance(resume, Suspension | str | None):
         raise ValueError(f"resume must be a Suspension, its JSON, or a decided run, got {resume!r}")
     if resume is not None and ledger is None:

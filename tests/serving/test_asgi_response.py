@@ -6,8 +6,8 @@ import gc
 import itertools
 import math
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -431,15 +431,16 @@ async def test_background_tasks() -> None:
     assert ["closed 1"] == done
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("said", [0, 1, 2])
 @pytest.mark.parametrize(
     "make", [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text]
 )
-async def test_shutdown_ends_plain_iterables(make: Callable[[], outputs.Encoder], said: int) -> None:
-    """An iterable is closed, and every format ends with `done(cancelled)`."""
+async def test_shutdown_ends_plain_iterables(make: Callable[[], outputs.Encoder], said: int, wrapped: bool) -> None:
+    """An iterable is closed, also in a context manager, and every format ends with `done(cancelled)`."""
     shutdown, closed = asgi.Shutdown(), anyio.Event()
 
-    async def held() -> AsyncIterator[UIEvent]:
+    async def held() -> AsyncGenerator[UIEvent]:
         for event in HELLO[:said]:
             yield event
         waits.set()
@@ -451,7 +452,8 @@ async def test_shutdown_ends_plain_iterables(make: Callable[[], outputs.Encoder]
     encoder, exchange, waits = make(), Exchange(), anyio.Event()
     events = [*HELLO[:said], Done("cancelled", None, None, [], seq=said + 1)]
     expected = (b"" if said else encoder.keep_alive) + b"".join(map(encoder.encode, events)) + encoder.close()
-    async with answering(event_stream_response(held(), format=make, shutdown=shutdown), exchange):
+    readable = aclosing(held()) if wrapped else held()
+    async with answering(event_stream_response(readable, format=make, shutdown=shutdown), exchange):
         await waits.wait()
         shutdown.begin()
     assert (True, True) == (exchange.ended, closed.is_set())

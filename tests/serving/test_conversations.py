@@ -129,6 +129,31 @@ async def test_a_stop_ends_the_answer_that_it_means(first: str) -> None:
                 assert expected == conversations.ends, actions
 
 
+async def test_a_client_is_told_that_the_code_after_an_answer_has_failed() -> None:
+    conversations = Conversations()
+
+    @asynccontextmanager
+    async def unsaved(run_id: str) -> AsyncIterator[AsyncIterator[UIEvent]]:
+        async with conversations.answer(run_id) as events:
+            yield events
+        raise OSError("not saved")
+
+    async def converse() -> None:
+        async with conversations.serving():
+            conversations.ask = unsaved  # type: ignore[method-assign]
+            conversations.say("a", ask="r1")
+            await settle()
+            conversations.go_on["r1"].set()
+            await anyio.sleep_forever()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await converse()
+    assert caught.group_contains(OSError, match="not saved")
+    frames = [json.loads(sent["text"]) for sent in conversations.socket.sent if "text" in sent]
+    assert ["start", "error", "done"] == [frame["type"] for frame in frames]
+    assert "failed" == frames[-1]["reason"]
+
+
 async def test_a_busy_conversation_keeps_its_websocket() -> None:
     conversations = Conversations()
     conversations.say("a", ask="busy")

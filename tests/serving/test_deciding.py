@@ -287,6 +287,32 @@ async def test_a_stop_ends_a_run_whose_continuation_fails(site: Site, monkeypatc
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
+async def test_a_stop_while_the_continuation_is_made(tmp_path: Path, url: str | None) -> None:
+    class Stopping(Site):
+        async def resume(self, run: Run) -> Chat:  # type: ignore[override]
+            await run.stop()
+            return self.chat(self.model(), run.history, resume=run)
+
+    site = Stopping(tmp_path, url)
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        assert waiting.id == (await two.decide(waiting.id, "n0", True, owner="ann")).id
+        assert "cancelled" == (await one.find(waiting.id, owner="ann")).result.reason
+    assert ([], 0) == (site.bank.paid, site.continued)
+
+
+async def test_a_stop_without_resume_frees_the_conversation() -> None:
+    async with Runs() as runs:
+        run = await runs.start(
+            chat(ScriptedModel([PAY]), [QUESTION], tools=Bank().tools), owner="ann", conversation="c"
+        )
+        await run.wait()
+        await run.stop()
+        events = [event async for event in run.attach()]
+        assert ["cancelled"] == [event.reason for event in events if isinstance(event, Done)]
+        await runs.start(chat(ScriptedModel(["Hi"]), [QUESTION]), owner="ann", conversation="c", exclusive=True)
+
+
 async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:
     """The events are there again for a reader, and the run is the last of its conversation. A second click returns the
     run that has ended, and it can still be read.

@@ -315,14 +315,15 @@ async def test_the_application_is_cancelled() -> None:
         await app()
 
 
-async def test_a_slow_exit_is_cancelled_after_the_grace() -> None:
-    """Its exit is cancelled after the grace."""
+@pytest.mark.parametrize("reason", ["cancelled", "failed"])
+async def test_a_slow_exit_is_cancelled_after_the_grace(reason: str) -> None:
+    """Its exit is cancelled after the grace. A whole answer has then failed, because it may not be stored."""
     cancelled = list[str]()
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
         try:
-            async with held("a") as events:
+            async with held("a") if reason == "cancelled" else ToolStream(Script([STOP])) as events:
                 yield events
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
@@ -334,7 +335,8 @@ async def test_a_slow_exit_is_cancelled_after_the_grace() -> None:
         await anyio.wait_all_tasks_blocked()
         await runs.aclose()
         assert ["cancelled"] == cancelled
-    assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
+    assert story(await read(run.attach()))[-1].startswith(f"done {reason}: ")
+    assert reason == run.result.reason
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'Runs?\\..* was never awaited")  # asyncio cancelled these tasks
