@@ -113,7 +113,7 @@ class Parser:
                     if (take := span.take) is not None:
                         take(delta)
                     return events
-            elif self._filter is not None and type(found) is list:  # from `TextFilter.feed_text`
+            elif type(found) is list:  # from `TextFilter.feed_text`
                 self._prose.last = delta
                 return found
             elif not (found or self._closed):  # the delta is empty, pending, or after the end of the answer

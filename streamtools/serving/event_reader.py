@@ -126,9 +126,8 @@ class EventReader:
         """Whether the client left before the end of the response."""
         self.last: UIEvent | None = None
         """The last event that was passed to the sink; None before the first."""
-        self._has_code = (
-            False  # whether the stream is a context manager of the application, with code after its `yield`
-        )
+        self._has_code = False
+        """Whether the stream is a context manager of the application, with code after its `yield`."""
         self._withheld: Done | None = None  # `done`, until this code has run
         self._readable: Readable | None = readable
         self.after = after

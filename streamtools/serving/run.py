@@ -112,7 +112,10 @@ class Run(AsyncOnly, Checked, Decidable):
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._final = StoredEnd(TurnResult())  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
-        """Maps call ids to the decisions that `Runs.decide` and `decide` have received for this run."""
+        """Maps call ids to the decisions that `Runs.decide` and `decide` have received for this run.
+
+        If the run was stopped after its last decision, the id `""` maps to a `Deny`.
+        """
         self._lost = lost  # the lost run that this run continues, or the log with which a new continuation begins
         self._copied = 0 if lost is None or lost.restarts else lost.copied
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none, or after a restart."""
