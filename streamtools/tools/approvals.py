@@ -209,7 +209,10 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
     decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
     if not isinstance(decision, Approve | Deny | Answer):
         allowed = "Approve, Deny, Answer, True or False (for the JSON of a client, write parse_decision(…))"
-        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}")
+        hint = (
+            f"; for the option, write ApprovalOptions({call_id}={given!r:.20})" if call_id in ("ask", "timeout") else ""
+        )
+        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}{hint}")
     if isinstance(decision, Approve):
         check_kind("digest", decision.digest, str, optional=True)
     return decision

@@ -219,6 +219,7 @@ WRITTEN = {
     'asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk")': "ValueError: got 'ai-sdk'; did you mean 'ai_sdk'?",
     "asgi.event_stream_response(LOCAL_CHAT, format=lambda event: 1)": "TypeError: write format=outputs.custom(send)",
     'chat(LOCAL, [], approvals=ASK_NOW).approve({"id": "1"})': "TypeError: must be a str, such as event.call.id",
+    'chat(LOCAL, [], approvals={"ask": "now"})': "ValueError: for the option, write ApprovalOptions(ask='now')",
     "asgi.event_stream_response(lambda: chat(LOCAL, []))": "TypeError: got <lambda>, which must be called",
     "asgi.event_stream_response(create())": "TypeError: got a coroutine; await it first",
 }
