@@ -522,7 +522,7 @@ class Runs(Checked, AsyncOnly):
 
     def _stop_all(self) -> None:
         if not all(run._has_done for run in self._running.values()):
-            log.warning("runs_stopped", advice="set `drain`; if the application goes on, enter `Runs` in its lifespan")
+            log.warning("runs_stopped", advice="set a longer `drain`, and enter `Runs` in the lifespan")
         for run in self._running.values():
             run._cut()
 
