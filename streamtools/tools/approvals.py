@@ -215,6 +215,8 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
         raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r:.40}{hint}")
     if isinstance(decision, Approve):
         check_kind("digest", decision.digest, str, optional=True)
+    elif isinstance(decision, Deny):
+        check_kind("reason", decision.reason, str)
     return decision
 
 

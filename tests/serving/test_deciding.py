@@ -344,6 +344,7 @@ async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
             (waiting.id, "n7", True, "ann", DecisionRefused, "call 'n7' does not wait for a decision"),
             (waiting.id, "n0", Approve("other"), "ann", DecisionRefused, "is not the call that was shown"),
             (waiting.id, "n0", Approve(cast("str", True)), "ann", TypeError, "digest must be a str"),
+            (waiting.id, "n0", Deny(cast("str", 1)), "ann", TypeError, "reason must be a str"),
             (waiting.id, "n0", Answer(1), "ann", DecisionRefused, "waits for Approve or Deny, got Answer"),
             (waiting.id, "n0", None, "ann", ValueError, "must be Approve, Deny, Answer, True or False"),
             (waiting.id, "n0", "approve", "ann", ValueError, "JSON of a client, write parse_decision"),
