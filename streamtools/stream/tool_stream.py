@@ -151,7 +151,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         check_kind("runner", runner, RunnerOptions)
         check_kind("text", text, TextOptions)
         if text.judge is not None and runner.execute == "eager":
-            raise ValueError("a text judge may refuse a turn whose calls execute='eager' has run: write 'completed'")
+            raise ValueError("with a text judge, write execute='completed': 'eager' runs calls that it may refuse")
         check_kind("guards", guards, Guards, optional=True)
         check_kind("run_id", run_id, str, optional=True)
         if approvals is None or isinstance(approvals, Mapping):

@@ -244,7 +244,7 @@ async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
 
 
 async def test_a_question_that_the_application_could_not_save_does_not_wait(site: Site) -> None:
-    """The reader is told, no decision is accepted, and the conversation is free."""
+    """The reader gets an error. No decision is accepted, and a new question may start."""
 
     @asynccontextmanager
     async def unsaved() -> AsyncIterator[Chat]:

@@ -264,7 +264,7 @@ def mix_tools() -> None:
 
 async def respond(runs: Runs) -> asgi.EventStreamResponse:
     """A run is started and sent with fewer messages."""
-    run = await runs.start(ToolStream(sources.text("Hi")), owner="ann")
+    run = await runs.start(ToolStream(sources.text("Hi")), owner="ann", conversation="c", exclusive=True)
     assert_type(run, Run)
     return asgi.event_stream_response(run, max_rate=30)
 
