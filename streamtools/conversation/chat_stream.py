@@ -304,6 +304,8 @@ class Chat(ToolStream):
         Returns the remaining text. Returns None if a call of the answer has run.
         """
         run = self._run
+        if not run.machine.turn_is_open:
+            return ""
         if run.machine.has_run_calls:
             run.emit(run.machine.discard())
             return None

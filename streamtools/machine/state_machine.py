@@ -407,7 +407,7 @@ class StreamMachine:
 
     def discard(self) -> list[UIEvent]:
         """End the open calls after an answer has broken off. The caller then completes the turn without them."""
-        return self.number_all(self._turn.discard()) if self._is_open else []
+        return self.number_all(self._turn.discard())
 
     def switch_model(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
         """Prepare an open turn for another model, after the answer of `model` has broken off.
@@ -426,14 +426,17 @@ class StreamMachine:
 
         Do not call this after a call of the step has run.
         """
-        if not self._is_open:
-            return []
         events, _ = self._switch_model(None, model)
         return self.number_all([*events, *self._break_off_turn(), StepSuperseded(self._step)])
 
     @property
+    def turn_is_open(self) -> bool:
+        """True if a turn has begun and not ended."""
+        return self._is_open
+
+    @property
     def has_run_calls(self) -> bool:
-        """True if `take_runnable` has returned a call of this turn."""
+        """True if `take_runnable` has returned a call of the open turn, or of the last one if none is open."""
         return bool(self._taken)
 
     def reserve(self, calls: Iterable[ToolCall]) -> None:

@@ -87,6 +87,36 @@ async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
     assert [each for each in apart if isinstance(each, kinds.TextDelta)] == [kinds.TextDelta("Hello")]
 
 
+@pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
+@pytest.mark.parametrize("said", ["", "I will look. "])
+@pytest.mark.parametrize("usage", [False, True])
+@pytest.mark.parametrize("step", [1, 2, 3])
+async def test_failures_before_any_step(step: int, usage: bool, said: str, on_break: OnBreak) -> None:
+    """The next model gets the same request, also if the failing model has only reported usage. Each call runs once."""
+    ran: list[int] = []
+
+    def look(place: int) -> str:
+        """Look."""
+        ran.append(place)
+        return f"result {place}"
+
+    def turn(place: int) -> Any:
+        call = kinds.NativeToolCall("look", {"place": place}, "0", f"c{place}")
+        return ([said] if said else []) + [call] if place < 3 else "The end."
+
+    lost = [*[kinds.SourceUsage(kinds.Usage(input=1))] * usage, LOST]
+    first = ScriptedModel([*map(turn, range(1, step)), lost], name="one")
+    second = ScriptedModel([turn(place) for place in range(step, 4)], name="two")
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[look])
+    events = await told(stream)
+
+    assert [1, 2] == ran
+    assert ("finished", said * 2 + "The end.") == (stream.result.reason, text_of(events))
+    assert [Code.FAILED_OVER] == [event.code for event in events if isinstance(event, kinds.Warning)]
+    assert [*range(1, 4)] == [event.step for event in events if isinstance(event, kinds.StepStart)]
+    assert first.asks[-1].history == second.asks[0].history
+
+
 async def test_a_failing_model_rests() -> None:
     """After several consecutive failures, the others are called first. A good answer closes the circuit."""
     first = ScriptedModel([LOST, LOST, "back"], name="first")
