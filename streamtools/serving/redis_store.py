@@ -189,14 +189,8 @@ class RedisStore(Checked):
         names = keys.changed_by(run.owner, run.id)
         leased.vault = run._vault
         args: list[Word] = [leased.token, milliseconds(self.lease), key, run.id, max_per_owner or 0]
-        args += [
-            run.conversation or "",
-            "any" if last is None else f"id:{last}",
-            "note",
-            leased.hide(json.dumps(run.note).encode()),
-            "copied",
-            run._copied,
-        ]
+        args += [run.conversation or "", "any" if last is None else f"id:{last}"]
+        args += ["note", leased.hide(json.dumps(run.note).encode()), "copied", run._copied]
         args += [] if leased.vault is None else ["vault", self._settings.cipher.encrypt(dump(leased.vault))]
         status = await process.server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
         if status == b"gone":

@@ -82,10 +82,8 @@ class VaultReader:
 
     async def read(self) -> None:
         """Read the values from the server."""
-        server = self._server
-        data = await server.retry(
-            "HGET", server.keys.of_run(self._key).meta, "vault", seconds=server.settings.max_outage
-        )
+        server, meta = self._server, self._server.keys.of_run(self._key).meta
+        data = await server.retry("HGET", meta, "vault", seconds=server.settings.max_outage)
         if data is not None:
             try:
                 stored = json.loads(server.settings.cipher.decrypt(data))
