@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Never, Self, cast
 
 import anyio
@@ -114,7 +114,7 @@ class Attachment(AsyncOnly):
     """
 
     def __init__(
-        self, journal: Journal, after: int, on_detach: Callable[[Attachment], None], current: Callable[[Done], Done]
+        self, journal: Journal, after: int, leave: Callable[[Attachment], None], show: Callable[[Done], Awaitable[Done]]
     ) -> None:
         check_kind("after", after, int)
         self.position = after
@@ -122,9 +122,8 @@ class Attachment(AsyncOnly):
         self.shared_frames = journal.shared_frames
         self._pace = journal.pace
         self._pace.set_rate(id(self), None)
-        self._journal = journal
-        self._on_detach = on_detach
-        self._current = current  # returns the `done` to show
+        self._journal, self._leave = journal, leave
+        self._show = show  # returns the `done` to show
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
         self._memory: MemoryReader | None = None  # the same as `_events` if the log is in memory
@@ -158,8 +157,9 @@ class Attachment(AsyncOnly):
             await self.detach()
             raise
         if type(event) is Done:
+            await self._close_events()  # if the next line is cancelled, the next read starts before `done`
+            event = await self._show(event)
             await self.detach()
-            event = self._current(event)
         self.position = event.seq
         return event
 
@@ -192,7 +192,7 @@ class Attachment(AsyncOnly):
             self._detached = True
             self._pace.remove(id(self))
             observing.report("readers", -1)
-            self._on_detach(self)
+            self._leave(self)
 
     async def _next(self) -> UIEvent:
         """Return the next event of a log. If this is cancelled, the next read starts from the same position."""

@@ -235,7 +235,7 @@ class RedisStore(Checked):
         run = RemoteRun(self, process, run_id, owner, conversation=conversation.decode() or None)
         run._copied, run.stop_requested = int(copied), stop is not None
         if await run.load_end(result):
-            run._mark_finished()
+            run._finished.set()
         run.note = json.loads(await run._values.restore(note))
         return run
 
@@ -278,7 +278,7 @@ class RedisStore(Checked):
             return {"over": True}
         match message["kind"]:
             case "stop":
-                run._cancel()
+                run._cancel(by_caller=True)
             case "wait":
                 with suppress(Exception):  # only callers in this process get the exception of the run
                     await run.wait()
@@ -554,7 +554,6 @@ class RemoteRun(Run):
         self._key = self._journal.key
         self._values = VaultReader(process.server, self._key)
         """Restores the values of a vault."""
-        self._journal.readable.set()
         process.readers[self] = self._readers
 
     def read(self, key: str, /, after: int = 0) -> AsyncGenerator[UIEvent]:
@@ -587,7 +586,7 @@ class RemoteRun(Run):
             if await self.load_end(await self._process.server.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
-                self._mark_finished()
+                self._finished.set()
         return self.result
 
     async def stop(self) -> None:

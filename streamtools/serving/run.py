@@ -104,6 +104,8 @@ class Run(AsyncOnly, Checked, Decidable):
         self.note = note
         self._journal = Journal(event_log, owner, run_id)
         """Writes the events. A Redis store replaces it before `_drive`."""
+        if stream is None:  # the log has the events of the run
+            self._journal.readable.set()
         self._supersedes: bool = getattr(stream, "_supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
         self._vault = getattr(stream, "vault", None if lost is None else lost.vault)
@@ -149,7 +151,9 @@ class Run(AsyncOnly, Checked, Decidable):
         self._ledger: CallLedger | None = None
         """For a chat with `resume=run`: the ledger of `Runs`."""
         self._withheld: Done | None = None  # `done`, while it must not be written; see `_withholds`
-        self._has_failed = False  # whether the run failed after `done` was withheld; it then waits for no decision
+        self._ends_as: DoneReason | None = None
+        """The reason that replaces the one of the withheld `done`. The run then waits for no decision."""
+        self._is_stopped = False  # whether a caller has stopped the run
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
@@ -225,8 +229,8 @@ class Run(AsyncOnly, Checked, Decidable):
         return stored_result.dump(self._current_end())
 
     def _current_end(self) -> StoredEnd:
-        if self._has_failed:
-            return StoredEnd(replace(self.result, reason="failed"), decisions=self.decisions)
+        if self._ends_as is not None:
+            return StoredEnd(replace(self.result, reason=self._ends_as), decisions=self.decisions)
         suspension = self.suspension
         return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
@@ -235,20 +239,25 @@ class Run(AsyncOnly, Checked, Decidable):
         suspension = self._predecessor.suspension if self._is_refused and self._predecessor else self.suspension
         return keep + (0.0 if suspension is None else suspension.seconds_left(time.time()))
 
-    def _mark_finished(self) -> None:
-        """Record that the run has ended and its stream is closed."""
-        self._journal.readable.set()
-        self._finished.set()
-
     async def questions(self) -> list[Question]:
         """Return the questions that wait for a decision, in order: of a running run, or of one that has ended."""
         if self._continued is not None:
             return await self._continued.questions()
         if isinstance(self._events, Decidable):
             return await self._events.questions()
-        if self._place is not None and self.suspension is not None:
-            self.decisions = await self._place.decide(self)
+        if self.suspension is not None:
+            await self._sync_decisions()
         return self._undecided
+
+    async def _sync_decisions(self, call_id: str = "", decision: Decision | None = None) -> None:
+        """Store a decision about a call of the ended run, if there is one. Then read all decisions.
+
+        Another process may have received some of them. Raises `RunNotFound` if the run is not stored any more.
+        """
+        if self._place is not None:
+            self.decisions = await self._place.decide(self, call_id, decision)
+        elif decision is not None:
+            self.decisions = {**self.decisions, call_id: decision}
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         """Decide about a call that waits for a decision. Returns once the decision is in effect.
@@ -324,7 +333,7 @@ class Run(AsyncOnly, Checked, Decidable):
         If the run has ended and waits for decisions, each open question is denied, and no run continues it. Otherwise,
         this has no effect on a run that has ended or has already sent `done`. May be called from any task.
         """
-        self._cancel()
+        self._cancel(by_caller=True)
         await self._finished.wait()
         if self._continued is not None:
             await self._continued.stop()
@@ -332,27 +341,28 @@ class Run(AsyncOnly, Checked, Decidable):
 
     async def _withdraw(self) -> None:
         """Store that a waiting run was stopped. A continuation that has already started is not affected."""
-        if self.suspension is None:
-            return
-        if self._place is None:
-            self.decisions = {**self.decisions, NO_CALL: _STOPPED}
-            return
         with suppress(RunNotFound):
-            self.decisions = await self._place.decide(self)  # another process may have received some
-            for call_id in [question.call.id for question in self._undecided] or [NO_CALL]:
-                self.decisions = await self._place.decide(self, call_id, _STOPPED)
+            if self.suspension is not None:
+                await self._sync_decisions()
+                for call_id in [question.call.id for question in self._undecided] or [NO_CALL]:
+                    await self._sync_decisions(call_id, _STOPPED)
 
     @property
     def _is_withdrawn(self) -> bool:
         """Whether the run was stopped while it waited for decisions or for its continuation."""
         return _STOPPED in self.decisions.values()
 
-    def _current_done(self, done: Done) -> Done:
+    async def _current_done(self, done: Done) -> Done:
         """Return the `done` of a run, with the reason `cancelled` if the run was stopped while it waited."""
-        return msgspec.structs.replace(done, reason="cancelled") if self.ended and self._is_withdrawn else done
+        if done.reason != "waiting":
+            return done
+        with suppress(Exception), anyio.move_on_after(_STORE_TIMEOUT_S):  # without the store, the run still waits
+            await self._sync_decisions()
+        return msgspec.structs.replace(done, reason="cancelled") if self._is_withdrawn else done
 
-    def _cancel(self, *, cancel_cleanup: bool = False) -> None:
+    def _cancel(self, *, cancel_cleanup: bool = False, by_caller: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
+        self._is_stopped |= by_caller
         if self._driver is not None:
             self._driver.cancel(cancel_cleanup=cancel_cleanup)
 
@@ -408,13 +418,14 @@ class Run(AsyncOnly, Checked, Decidable):
                 self._journal.last += self._lost.skip
             await self._driver.drive(self._take, begin=self._begin)
             done = self._withheld
-            self._has_failed = self._driver.is_cut_off and done is not None and done.reason != "cancelled"
+            if self._driver.is_cut_off and done is not None and done.reason != "cancelled":
+                self._ends_as = "failed"
         except BaseException as error:
             if not is_failure(error):
                 self._cut()
                 raise
             self._error, self._traceback = error, error.__traceback__
-            self._has_failed = self._withheld is not None
+            self._ends_as = None if self._withheld is None else "failed"
             if self._predecessor is not None and self._events is None:
                 self._is_refused, self._place = True, None  # no end is stored
             log.error("run_failed", error, run_id=self.id)
@@ -505,9 +516,11 @@ class Run(AsyncOnly, Checked, Decidable):
         """Write `done` after the end is stored. If it cannot be stored, or the stream has failed, write an error."""
         if not self._journal.last:
             self._journal.write(Start(self.id))
-        if self._has_failed:
+        if self._ends_as == "failed":
             done = await self._fail(done, FAILED)
-        done = msgspec.structs.replace(done, seq=self._journal.last + 1)
+        elif self._is_stopped and done.reason == "waiting":
+            self._ends_as = "cancelled"
+        done = msgspec.structs.replace(done, seq=self._journal.last + 1, reason=self._ends_as or done.reason)
         if self._place is not None and self._must_be_stored(done):
             try:
                 with anyio.fail_after(_STORE_TIMEOUT_S):
@@ -521,7 +534,7 @@ class Run(AsyncOnly, Checked, Decidable):
 
     async def _fail(self, done: Done, message: str) -> Done:
         """Write an error. Returns the `done` of the failed run."""
-        self._has_failed = True
+        self._ends_as = "failed"
         await self._take(Error(Code.STREAM_INTERRUPTED, message))
         return msgspec.structs.replace(done, reason="failed", seq=0)
 

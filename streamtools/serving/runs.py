@@ -285,10 +285,10 @@ class Runs(Checked, AsyncOnly):
 
     async def _resume_lost(self, lost: LostRun) -> Startable:
         """Call `resume` again for a continuation whose process has crashed (`lost`)."""
-        if self._resume is None or self._place is None:
+        if self._resume is None:
             raise ValueError("`Runs` has no `resume`. Pass the function in each process that shares the runs.")
         run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
-        run.decisions = await self._place.decide(run)
+        await run._sync_decisions()
         return await self._resumed(run, lost)
 
     async def _resumed(self, run: Run, log: LostRun) -> Startable:
@@ -329,7 +329,7 @@ class Runs(Checked, AsyncOnly):
         """
         try:
             while self._place is not None and run.ended and run.suspension is not None:
-                run.decisions = await self._place.decide(run)
+                await run._sync_decisions()
                 if self._resume is None or run._undecided:
                     break
                 waiting, run = run, await self._continue(run)
@@ -411,7 +411,7 @@ class Runs(Checked, AsyncOnly):
             raise not_waiting(call_id, await run.questions())
         question.check(given)
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
-        run.decisions = await self._place.decide(run, call_id, made)
+        await run._sync_decisions(call_id, made)
         check_same(call_id, run.decisions[call_id], given)
         return run if run._undecided else await self._continue(run)
 
@@ -431,15 +431,14 @@ class Runs(Checked, AsyncOnly):
                 return run
             if self._tasks is None:
                 raise ClosedError("The runs have been closed. Another process may continue this one.")
-            assert self._place is not None
             for question in () if run.suspension is None else run.suspension.questions:
                 if question.call.id not in run.decisions:
-                    run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
+                    await run._sync_decisions(question.call.id, Deny(EXPIRED))
             if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
                 return followed
             log = await run._log_for_next()
             stream = await self._resumed(run, log)
-            run.decisions = await self._place.decide(run)
+            await run._sync_decisions()
             if NO_CALL in run.decisions:  # it was stopped meanwhile
                 await close(stream)
                 return run
@@ -469,12 +468,14 @@ class Runs(Checked, AsyncOnly):
         Without a `RedisStore`, these are the runs of this process, and then the waiting runs that only the `ledger`
         has. To describe a run to the user, use its `conversation` and `note`.
         """
-        found = [] if self._store is not None else self._runs_of(owner)[:limit]
-        known = {run.id for run in found}
-        for run_id in [] if self._place is None else await self._place.list(owner, limit):
-            if run_id not in known and len(found) < limit:
-                with suppress(RunNotFound):
-                    found.append(await self._lookup(run_id, owner))
+        found, known = list[Run](), [] if self._store is not None else [run.id for run in self._runs_of(owner)]
+        stored = [] if self._place is None else await self._place.list(owner, limit)
+        for run_id in [*dict.fromkeys([*known, *stored])][:limit]:
+            with suppress(RunNotFound):
+                run = await self._lookup(run_id, owner)
+                if run.ended and run.suspension is not None:
+                    await run._sync_decisions()
+                found.append(run)
         return found
 
     async def forget(self, run_id: str, *, owner: str) -> None:

@@ -9,7 +9,7 @@ calls, the continuation is not started again, but ends with an error.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,7 +82,7 @@ class WaitingRuns:
         run._load(stored.end.encode())
         run._copied, run._is_stored = stored.copied, True
         run._vault = None if stored.vault_state is None else Vault(state=stored.vault_state)
-        run._mark_finished()
+        run._finished.set()
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
@@ -108,10 +108,9 @@ class WaitingRuns:
         """
         if (run._is_cut or run._is_abandoned) and done.reason == "cancelled":
             return False
-        reader, events = run._journal.event_log.read(run._journal.key), list[UIEvent]()
+        reader = run._journal.event_log.read(run._journal.key)
         assert isinstance(reader, MemoryReader)
-        while (event := reader.take()) is not None:
-            events.append(event)
+        events: Iterator[UIEvent] = iter(reader.take, None)
         is_stored = await self._store(run, [*events, done])
         if not is_stored and done.reason == "waiting":
             raise ValueError(f"The run {run.id[:64]!r} is already stored, or another process continues it.")
@@ -175,7 +174,7 @@ class WaitingRuns:
             try:
                 has_lease, state = await self._take_lease(run)
                 if state.stop_requested:
-                    continuation._cancel()
+                    continuation._cancel(by_caller=True)
                 elif not has_lease:
                     continuation._cut()
             except RunNotFound:
@@ -219,7 +218,6 @@ class FollowedRun(Run):
         super().__init__(None, waiting.next_id, waiting.owner, self, note=waiting.note)
         self.conversation = waiting.conversation
         self._waiting, self._store, self._try_to_continue = waiting, store, try_to_continue
-        self._journal.readable.set()
 
     async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Yield the events after the seq `after`."""
@@ -239,7 +237,7 @@ class FollowedRun(Run):
             with suppress(Exception):  # only other callers of `run.wait` get the exception
                 await run.wait()
             self._final, self.decisions = run._final, run.decisions
-            self._mark_finished()
+            self._finished.set()
         return self._final.result
 
     async def stop(self) -> None:

@@ -301,6 +301,78 @@ async def test_a_stop_while_the_continuation_is_made(tmp_path: Path, url: str | 
     assert ([], 0) == (site.bank.paid, site.continued)
 
 
+async def test_a_stopped_run_is_cancelled_everywhere(site: Site) -> None:
+    """In each list, for a reader that has not received `done` yet, and after a restart."""
+    async with site.open() as one, site.open() as two:
+        for reading, stopping in ((one, one), (one, two), (two, one)):
+            waiting = await site.ask(one)
+            assert ["waiting"] * 2 == [(await runs.list("ann"))[0].result.reason for runs in (one, two)]
+            async with (await reading.find(waiting.id, owner="ann")).attach() as events:
+                assert "start" == (await anext(events)).type
+                await (await stopping.find(waiting.id, owner="ann")).stop()
+                assert ["cancelled"] == [event.reason async for event in events if isinstance(event, Done)]
+            assert ["cancelled"] * 2 == [(await runs.list("ann"))[0].result.reason for runs in (one, two)]
+    async with site.open() as runs:
+        for run in ((await runs.list("ann"))[0], await site_latest(runs), await runs.find(waiting.id, owner="ann")):
+            assert (waiting.id, True, "cancelled") == (run.id, run.ended, run.result.reason)
+            assert [] == await run.questions()
+
+
+async def test_a_stop_while_the_question_is_saved(site: Site) -> None:
+    """The application's code runs to its end. Then no question waits, also after a restart."""
+    storing, stored = anyio.Event(), anyio.Event()
+
+    @asynccontextmanager
+    async def store() -> AsyncIterator[Chat]:
+        async with site.chat(ScriptedModel([PAY]), [QUESTION]) as events:
+            yield events
+        storing.set()
+        await stored.wait()
+
+    async with site.open() as one, site.open() as two, anyio.create_task_group() as group:
+        run = await one.start(store(), owner="ann")
+        await storing.wait()
+        found = await two.find(run.id, owner="ann") if site.is_redis else run
+        group.start_soon(found.stop)
+        while not run._is_stopped:
+            await anyio.lowlevel.checkpoint()
+        stored.set()
+        events = [event async for event in found.attach()]
+        validate(events)
+        assert "cancelled" == cast("Done", events[-1]).reason == (await run.wait()).reason
+        assert (None, []) == (run.suspension, await run.questions())
+    async with site.open() as three:
+        assert ["cancelled"] * site.is_redis == [each.result.reason for each in await three.list("ann")]
+
+
+async def test_a_read_of_done_that_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it asks the ledger for decisions: the next read returns `done`. Without the ledger, the run still waits."""
+    site, asked = Site(tmp_path, None), anyio.Event()
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        assert runs._waiting is not None
+
+        async def block(*given: Any) -> Any:
+            asked.set()
+            await anyio.sleep_forever()
+
+        async def fail(*given: Any) -> Any:
+            raise OSError("no connection")
+
+        async with waiting.attach() as events:
+            monkeypatch.setattr(runs._waiting, "decide", block)
+            async with anyio.create_task_group() as group:
+                group.start_soon(list_of, events)
+                await asked.wait()
+                group.cancel_scope.cancel()
+            monkeypatch.setattr(runs._waiting, "decide", fail)
+            assert ["waiting"] == [cast("Done", event).reason async for event in events]
+
+
+async def list_of(events: AsyncIterator[Any]) -> list[Any]:
+    return [event async for event in events]
+
+
 async def test_a_stop_without_resume_frees_the_conversation() -> None:
     async with Runs() as runs:
         run = await runs.start(
