@@ -155,6 +155,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """The reason that replaces the one of the withheld `done`. The run then waits for no decision."""
         self._is_stopped = False  # whether a caller has stopped the run
         self._finished = anyio.Event()
+        self._task: anyio.TaskInfo | None = None  # the task that drives the run
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
         self._thread = threading.get_ident()  # the thread of the event loop
@@ -332,9 +333,10 @@ class Run(AsyncOnly, Checked, Decidable):
 
         If the run has ended and waits for decisions, each open question is denied, and no run continues it. Otherwise,
         this has no effect on a run that has ended or has already sent `done`. May be called from any task.
+        Raises RuntimeError in the context manager of the run, whose code is part of the run.
         """
         self._cancel(by_caller=True)
-        await self._finished.wait()
+        await self._wait_finished()
         if self._continued is not None:
             await self._continued.stop()
         await self._withdraw()
@@ -378,13 +380,21 @@ class Run(AsyncOnly, Checked, Decidable):
         return (self._withheld or self._journal.done) is not None
 
     async def wait(self) -> TurnResult:
-        """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
-        await self._finished.wait()
+        """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any.
+
+        Also raises RuntimeError in the context manager of the run, whose code is part of the run.
+        """
+        await self._wait_finished()
         if self._continued is not None:
             return await self._continued.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
         return self.result
+
+    async def _wait_finished(self) -> None:
+        if self._task == anyio.get_current_task() and not self.ended:
+            raise RuntimeError("The context manager of a run cannot wait for the end of this run. Use another task.")
+        await self._finished.wait()
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
@@ -409,6 +419,7 @@ class Run(AsyncOnly, Checked, Decidable):
         The calls of the stream are recorded in the `ledger`.
         """
         assert self._driver is not None
+        self._task = anyio.get_current_task()
         RECOVERABLE_RUN.set(self._journal.driven)
         # A chat that continues a run already has its id. `_checked` compares them.
         RUN_LEDGER.set((self.id if self._lost is None else "", ledger))

@@ -507,7 +507,7 @@ class Runs(Checked, AsyncOnly):
         """
         self._shutdown.begin()
         for run in list(self._running.values()):
-            await run._finished.wait()
+            await run._wait_finished()
 
     async def _stop_after_drain(self) -> None:
         """Stop all runs when the drain of the shutdown is over.

@@ -373,6 +373,26 @@ async def list_of(events: AsyncIterator[Any]) -> list[Any]:
     return [event async for event in events]
 
 
+async def test_a_run_cannot_wait_for_itself() -> None:
+    """Its context manager gets an error in place of a deadlock."""
+    refused = list[str]()
+    async with Runs() as runs:
+
+        @asynccontextmanager
+        async def store() -> AsyncIterator[Chat]:
+            async with chat(ScriptedModel(["Hi"]), [QUESTION], run_id="run_1") as events:
+                yield events
+            for end in (run.wait, run.stop, lambda: runs.forget(run.id, owner="ann"), runs.aclose):
+                try:
+                    await end()
+                except RuntimeError as error:
+                    refused.append(str(error))
+
+        run = await runs.start(store(), owner="ann")
+        assert "finished" == (await run.wait()).reason
+    assert ["The context manager of a run cannot wait for the end of this run. Use another task."] * 4 == refused
+
+
 async def test_a_stop_without_resume_frees_the_conversation() -> None:
     async with Runs() as runs:
         run = await runs.start(
