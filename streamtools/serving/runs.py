@@ -199,14 +199,14 @@ class Runs(Checked, AsyncOnly):
 
         `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
         the conversation starts. The client may choose it, because each user has separate conversations. With
-        `exclusive`, the last run of the conversation must have ended, and wait for no decision. `note` is any value to
-        keep with the run. The run has the `run_id` of the stream. With a context manager, it has a random id, which
-        the stream gets when it is entered.
+        `exclusive`, the last run of the conversation must have ended, and wait for no decision. The same applies to its
+        earlier runs in this process. `note` is any value to keep with the run. The run has the `run_id` of the stream.
+        With a context manager, it has a random id, which the stream gets when it is entered.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.
-        With `exclusive`, raises `ConversationBusy` if the last run of the conversation is active, which includes the
-        code of its context manager, or waits for decisions. A `RedisStore` knows the runs of all processes. Raises
+        With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the code of its
+        context manager, or waits for decisions. A `RedisStore` knows the last run of all processes. Raises
         `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
         entered. Raises ValueError if the user already has a run with the same id, in this process or in the
         `RedisStore`, if the id ends with `~`, if `owner` is empty, or for `exclusive` without a `conversation`. Raises
@@ -236,19 +236,21 @@ class Runs(Checked, AsyncOnly):
             raise
 
     async def _check_free(self, conversation: str, owner: str) -> None:
-        """Raise `ConversationBusy` if the last run of a conversation is active or waits for decisions."""
+        """Raise `ConversationBusy` if a run of a conversation in this process, or its last run, is active or waits."""
         last = await self.latest(conversation, owner=owner)
-        if last is None:
-            return
-        if last._journal.done is not None:  # readers have received it, and the stream is closing
-            with suppress(Exception):
-                await last.wait()
-        if not last.ended:
-            raise ConversationBusy("The last answer is still in progress.")
-        # After the decisions, a run waits until `resume` has returned its continuation.
-        may_continue = last.suspension is not None and self._resume is not None
-        if await last.questions() or (may_continue and not last._is_withdrawn):
-            raise ConversationBusy("A call waits for a decision.")
+        here = [run for run in self._runs_of(owner) if run.conversation == conversation]
+        for run in here if last is None else [last, *here]:
+            if run._journal.done is not None:  # readers have received it, and the stream is closing
+                with suppress(Exception):
+                    await run.wait()
+            with suppress(RunNotFound):
+                run = await self._continue_if_decided(run)
+                if not run.ended:
+                    raise ConversationBusy("The last answer is still in progress.")
+                # After the decisions, a run waits until `resume` has returned its continuation.
+                may_continue = run.suspension is not None and self._resume is not None
+                if await run.questions() or (may_continue and not run._is_withdrawn):
+                    raise ConversationBusy("A call waits for a decision.")
 
     async def _start(self, run: Run, *, last: str | None = None) -> Run:
         """Start a run. `last` is the id that the last run of its conversation on Redis must have, or None for any."""

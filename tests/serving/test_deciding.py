@@ -393,6 +393,35 @@ async def test_a_run_cannot_wait_for_itself() -> None:
     assert ["The context manager of a run cannot wait for the end of this run. Use another task."] * 4 == refused
 
 
+async def test_an_earlier_run_of_a_conversation_refuses_an_exclusive_one(site: Site) -> None:
+    """It is active or waits, and a later run has ended."""
+    async with site.open() as runs:
+        gate = anyio.Event()
+
+        async def say(*model: Any, exclusive: bool = False) -> Run:
+            stream = site.chat(ScriptedModel(*model), [QUESTION])
+            return await runs.start(stream, owner="ann", conversation="c", exclusive=exclusive)
+
+        @asynccontextmanager
+        async def slow() -> AsyncIterator[Chat]:
+            await gate.wait()
+            async with site.chat(ScriptedModel(["Hi"]), [QUESTION]) as events:
+                yield events
+
+        active = await runs.start(slow(), owner="ann", conversation="c")
+        await (await say(["Hi"])).wait()
+        with pytest.raises(ConversationBusy, match="in progress"):
+            await say(["Hi"], exclusive=True)
+        gate.set()
+        await active.wait()
+        waiting = await site.ask(runs)
+        await (await say(["Hi"])).wait()
+        with pytest.raises(ConversationBusy, match="waits for a decision"):
+            await say(["Hi"], exclusive=True)
+        await (await runs.decide(waiting.id, "n0", False, owner="ann")).wait()
+        assert "finished" == (await (await say(["Hi"], exclusive=True)).wait()).reason
+
+
 async def test_a_stop_without_resume_frees_the_conversation() -> None:
     async with Runs() as runs:
         run = await runs.start(
