@@ -286,8 +286,8 @@ def described(value: object) -> str:
 
 
 def place_of(function: Any) -> str:
-    """Return the name, the file and the line of a function of the application."""
-    code = getattr(unwrap(function), "__code__", None)
+    """Return the name, the file and the line of a function or a running asynchronous generator of the application."""
+    code = getattr(unwrap(function), "__code__", None) or getattr(function, "ag_code", None)
     place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
     return f"{getattr(function, '__qualname__', type(function).__name__)}{place}"
 
@@ -357,6 +357,9 @@ class ChecksArguments:
                 check_word(name, value, choices[name])
         return super().__new__(cls)
 
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, None]]:  # `copy` and `pickle` pass these to `__new__`
+        return (), dict.fromkeys(_parameters_of(type(self).__init__)[3][1:])
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, value in [*vars(cls).items()]:
@@ -399,11 +402,10 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
         names = ", ".join(f"{each}=..." for each in known if each not in unnamed)
         accepted = f"only {', '.join(unnamed[len(own) :])}" if unnamed[len(own) :] else "no value"
         raise TypeError(f"{name}() takes {accepted} without a name{names and f'; write {names}'}")
-    if unnamed is None or not (named or given[1:]):  # `copy` and `pickle` make an object without arguments
-        return
-    if twice := [each for each in unnamed[: len(given)] if each in named]:
+    positional = (unnamed or [])[: len(given)]
+    if twice := [each for each in positional if each in named]:
         raise TypeError(f"{name}() got {twice[0]} twice: without a name and as {twice[0]}=...")
-    if missing := [each for each in required if each not in {*named, *unnamed[: len(given)]}]:
+    if unnamed is not None and (missing := [each for each in required if each not in {*named, *positional}]):
         raise TypeError(f"{name}() needs a value for {' and '.join(missing)}")
 
 

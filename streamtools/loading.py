@@ -136,6 +136,7 @@ def _words_of(name: str) -> set[str]:
 
 _OTHER_NAMES = {
     "AnthropicMessages": "claude claudechat chatanthropic",
+    "Done": "finished runfinished end streamend messageend",
     "GeminiChat": "google googlechat googlemodel",
     "Guards": "guardrails usagelimits",
     "OpenAIChat": "llm llms model models providers",

@@ -21,7 +21,10 @@ from typing import Any
 from pydantic_core import ValidationError as PydanticError
 
 HIDE: ContextVar[Callable[[str], str] | None] = ContextVar("HIDE", default=None)
-"""Replaces the values of the vault of the current run in a text. None without a vault."""
+"""Replaces the values of the vault of the current run in a text. None without a vault.
+
+An exception that another task logs has this function in its attribute `_hide`.
+"""
 
 _OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
 _LIBRARIES = {"pydantic", *sys.stdlib_module_names}
@@ -49,7 +52,9 @@ class Logger:
     def error(self, event: str, error: BaseException | None = None, /, **values: Any) -> None:
         """Log an error. `error` is an exception of application code. It is logged with its traceback."""
         if error is not None:
+            outer = HIDE.set(getattr(error, "_hide", getattr(error.__context__, "_hide", HIDE.get())))
             values |= loggable(error) | {"exc_info": without_inputs(error)}
+            HIDE.reset(outer)
         self._write("error", event, values)
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
@@ -79,12 +84,6 @@ def loggable(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__qualname__, "raised_at": place}
 
 
-def own_reason(error: BaseException) -> dict[str, str]:
-    """Return the message of an exception that this package raised, which quotes only names. Others may hold content."""
-    is_own = _OWN.match(loggable(error)["raised_at"])
-    return {"reason": str(error)[:_LONGEST_REASON]} if is_own else {}
-
-
 def explained(error: BaseException) -> dict[str, str]:
     """Return the type of a raised exception, its line in the application, and its message. All are safe to log.
 
@@ -96,12 +95,11 @@ def explained(error: BaseException) -> dict[str, str]:
     for frame, number in traceback.walk_tb(error.__traceback__):  # the first frame is one of this package
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
             code, line = frame.f_code, number
-    values = loggable(error)
-    if isinstance(error, PydanticError) or _OWN.match(values["raised_at"]):
+    if isinstance(error, PydanticError) or _OWN.match(loggable(error)["raised_at"]):
         reason = str(without_inputs(error))
     else:
         reason = _QUOTED.sub(lambda quoted: quoted[0] if quoted[0][1:-1] in code.co_consts else "…", str(error))
-    return values | {"raised_at": f"{code.co_filename}:{line}", "reason": reason[:_LONGEST_REASON]}
+    return loggable(error) | {"raised_at": f"{code.co_filename}:{line}", "reason": reason[:_LONGEST_REASON]}
 
 
 def without_inputs(error: BaseException) -> BaseException:

@@ -51,8 +51,9 @@ class EventSink:
 class PacedSink(EventSink):
     """Passes events to `sink`. Deltas wait for the next slot of the `writer`, unless another event follows first."""
 
-    def __init__(self, sink: EventSink, writer: ResponseWriter) -> None:
+    def __init__(self, sink: EventSink, writer: ResponseWriter, mark: Callable[[Exception], None]) -> None:
         self._sink = sink
+        self._mark = mark
         self._writer = writer
         self._waiting: list[UIEvent] = []
         self._size = 0  # the size of `_waiting`, in bytes
@@ -92,8 +93,12 @@ class PacedSink(EventSink):
     async def _flush(self) -> None:
         async with self._lock:
             events, self._waiting, self._size = self._waiting, [], 0
-            if events:
-                await self._sink.send(events)
+            try:
+                if events:
+                    await self._sink.send(events)
+            except Exception as error:  # in the task that sends in slots, `EventReader.read` does not get it
+                self._mark(error)
+                raise
 
 
 class EventReader:
@@ -191,7 +196,7 @@ class EventReader:
         if the run was deleted meanwhile. It then has no `done`, so the client reconnects. If the sink sends through a
         `ResponseWriter`, pass this as `writer`. Its `max_rate` limits how often deltas are sent.
         """
-        self._sink = PacedSink(sink, writer) if writer is not None and writer.max_rate is not None else sink
+        self._sink = PacedSink(sink, writer, self._mark) if writer is not None and writer.max_rate is not None else sink
         try:
             if not self.left and not self._stopped:
                 self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)
@@ -204,6 +209,7 @@ class EventReader:
                 await self._begin()
                 await self._finish()
         except Exception as error:
+            self._mark(error)
             if (done := self._withheld) is not None and not self.left:
                 failed = replace(done, reason="failed", seq=done.seq + 1)
                 await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq), failed])
@@ -211,6 +217,11 @@ class EventReader:
                 await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):
                 raise
+
+    def _mark(self, error: Exception) -> None:
+        """Let a log of `error` replace the values of the vault."""
+        if (vault := self.run._vault if self.run else getattr(self._events, "vault", None)) is not None:
+            error.__dict__["_hide"] = partial(vault.replace, from_model=True)
 
     async def _begin(self) -> None:
         """Start the sink."""

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import Checked, check_methods, check_number
 from streamtools.events import UIEvent, explain_attribute
-from streamtools.logs import Logger, loggable, own_reason
+from streamtools.logs import Logger
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
 from streamtools.outputs.sse import encode
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
@@ -145,7 +145,7 @@ class EventStreamResponse(Checked, Response):
         )
         if error is not None:
             explain_attribute(error)
-            _log.error("response_failed", **loggable(error), **own_reason(error))
+            _log.error("response_failed", error)
             raise error
         if self.background is not None:
             await self.background()

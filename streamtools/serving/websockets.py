@@ -43,7 +43,7 @@ from streamtools.errors import (
 )
 from streamtools.events import Done, Start, UIEvent, join_deltas
 from streamtools.json_values import count_values
-from streamtools.logs import Logger, explained, loggable, own_reason
+from streamtools.logs import Logger, explained
 from streamtools.outputs import make_encoder
 from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
@@ -113,7 +113,7 @@ class Socket:
         code = INTERNAL_ERROR if error is not None else GOING_AWAY if self.shutdown.begun else NORMAL
         await self.close(POLICY_VIOLATION if self.too_many_invalid_frames else code)
         if error is not None:
-            _log.error("response_failed", **loggable(error), **own_reason(error))
+            _log.error("response_failed", error)
             raise error
 
     async def receive(self) -> tuple[str | None] | None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 import anyio
 import anyio.lowlevel
 
-from streamtools.errors import check_methods, described, has_methods
+from streamtools.errors import check_methods, described, has_methods, place_of
 from streamtools.events import UI_EVENTS, SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.cancellation import is_failure, is_stray
@@ -109,7 +109,7 @@ async def check_event(event: object, events: Any) -> None:
         if has_methods(events, "aclose"):
             await events.aclose()
         advice = "a function that yields a stream needs `@asynccontextmanager`"
-        raise TypeError(f"a stream must yield UI events, got {described(event)}; {advice}")
+        raise TypeError(f"{place_of(events)}: a stream must yield UI events, got {described(event)}; {advice}")
 
 
 class Driver:
@@ -168,7 +168,8 @@ class Driver:
         """
         with self._drive_scope:
             async with self.stream as events:
-                check_methods("the stream", events, "an iterator of events (`yield` it)", "__aiter__")
+                made_by = place_of(getattr(self.stream, "gen", self.stream))  # the body, with `asynccontextmanager`
+                check_methods(f"{made_by}: the stream", events, "an iterator of events (`yield` it)", "__aiter__")
                 self.events = events
                 self._reading_scope.deadline, self._drive_scope.deadline = self._drive_scope.deadline, math.inf
                 self.scope = self._reading_scope

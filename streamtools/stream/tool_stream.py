@@ -30,7 +30,7 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names, check_word
 from streamtools.events import LARGE, Partial, Progress, Text, UIEvent, explain_attribute, weigh
 from streamtools.json_values import Draft, compact
-from streamtools.logs import HIDE, Logger, own_reason
+from streamtools.logs import HIDE, Logger
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import GUARD, StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
@@ -265,6 +265,7 @@ class ToolStream(AsyncOnly, Checked, Decidable):
     @property
     def _collector(self) -> Collector:
         if self._tasks is None and not self._buffer.is_closed:
+            self._is_unread = False  # the exception needs no log
             raise ClosedError(f"the stream has not been read yet; {_HOW_TO_READ}")
         return self._run.collector
 
@@ -671,8 +672,7 @@ class StreamRun:
         """
         self._close_judge()
         if failure is not None:
-            cause = type(failure).__qualname__
-            log.warning("stream_failed", run_id=self.machine.run_id, cause=cause, **own_reason(failure))
+            log.warning("stream_failed", run_id=self.machine.run_id, cause=type(failure).__qualname__)
             self.emit(self.machine.fail("the run failed on the server"))
             self.emit(self.steps.end_calls())
         elif self._scope is not None and self._scope.cancelled_caught:

@@ -294,18 +294,18 @@ def read_resumption(
     """
     if resume is None and not decisions:  # `isinstance` takes 10 µs, because `DecidedRun` is a protocol
         return None
-    in_time = isinstance(resume, DecidedRun)
-    if isinstance(resume, DecidedRun):
+    if in_time := isinstance(resume, DecidedRun):
         decisions = {call_id: each for call_id, each in resume.decisions.items() if call_id}  # "" if it was stopped
         resume = resume.suspension
-    if not isinstance(resume, Suspension | str | None):
-        raise ValueError(f"resume must be a Suspension, its JSON, or a decided run, got {resume!r}")
+    if isinstance(resume, str) and resume.lstrip().startswith("{"):
+        resume = Suspension.from_json(resume)
+    if not isinstance(resume, Suspension | None):
+        raise ValueError(f"resume must be a Suspension, its JSON, or `await runs.find(run_id, …)`, got {resume!r:.80}")
     if resume is not None and ledger is None:
         raise ValueError("`resume` needs the first run's ledger: write runner=RunnerOptions(ledger=SQLiteLedger(path))")
-    suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume
     given = {call_id: read_decision(call_id, decision) for call_id, decision in (decisions or {}).items()}
     questions = dict[str, Question]()
-    for each in suspension.questions if suspension else ():
+    for each in resume.questions if resume else ():
         if in_time and each.asked is not None and each.call.id in given:
             each = replace(each, expires=None)
         questions[each.call.id] = each.within(ledger.keep) if ledger else each
@@ -313,7 +313,7 @@ def read_resumption(
         if call_id not in questions:
             raise not_waiting(call_id, questions.values())
         questions[call_id].check(decision)
-    return Resumption(suspension, questions, given) if suspension else None
+    return Resumption(resume, questions, given) if resume else None
 
 
 DECISION_TIMEOUT = 300.0

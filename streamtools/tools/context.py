@@ -14,7 +14,7 @@ from typing import Any, Generic
 import anyio.from_thread
 from typing_extensions import TypeVar
 
-from streamtools.errors import ListsNames, StreamToolsError
+from streamtools.errors import Checked, StreamToolsError
 
 State = TypeVar("State", default=Any)
 
@@ -37,13 +37,13 @@ async def discard(value: Any) -> None:
     """Discard progress or an event that no consumer reads."""
 
 
-class ToolContext(ListsNames, Generic[State]):
+class ToolContext(Checked, Generic[State]):
     """The call that a tool is running for.
 
     `call_id` is the id of the call, and `name` the name of its tool. `state` is the object that the application passed
     as `RunnerOptions.state`, for example a user or a database. `ToolContext[Session]` declares the type of `state`.
 
-    >>> context = ToolContext("call_1", "search", state={"user": "Ann"})
+    >>> context = ToolContext(call_id="call_1", name="search", state={"user": "Ann"})
     >>> context.state["user"], context.cancelled
     ('Ann', False)
     """
@@ -52,9 +52,9 @@ class ToolContext(ListsNames, Generic[State]):
 
     def __init__(
         self,
+        *,
         call_id: str = "",
         name: str = "",
-        *,
         state: State = None,  # type: ignore[assignment]  # None is not an instance of `State`
         report: Report = discard,
     ) -> None:

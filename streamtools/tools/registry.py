@@ -180,7 +180,7 @@ class ToolRegistry(Checked):
             read = read_arguments(dict(arguments) if isinstance(arguments, Mapping) else arguments).value
         except Rejected as error:
             raise ToolInputError(name, f"the arguments of {name!r} do not fit: {error.message}") from None
-        context = ToolContext(new_call_id(), name, state=state)
+        context = ToolContext(call_id=new_call_id(), name=name, state=state)
         return (await invoke(found, read, context, timeout=timeout)).value
 
     def find(self, name: str) -> Tool:
@@ -239,10 +239,7 @@ def _tools_in(tools: object) -> Iterator[Tool]:
         yield tools
     elif isinstance(tools, ToolRegistry):
         yield from tools
-    elif isinstance(tools, Mapping):
-        advice = "write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool of the front end"
-        raise TypeError(f"`tools` has a dict, which is a definition without a function: {advice}")
-    elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):
+    elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes | Mapping):
         for item in tools:
             if item is None:
                 raise TypeError("`tools` contains None: leave it out, or pass tools=None for no tools")
@@ -251,5 +248,9 @@ def _tools_in(tools: object) -> Iterator[Tool]:
         yield _tool_of(tools)
     else:
         advice = "pass functions without calling them, such as tools=[get_weather]"
+        if isinstance(tools, Mapping):
+            advice = (
+                "for a schema, write `tool(function, name=…, parameters=SCHEMA)`, or for the front end Tool.declared"
+            )
         got = described(tools).partition(";")[0]  # the advice after the semicolon is wrong for a coroutine
-        raise TypeError(f"`tools` must be tools, functions or a ToolRegistry, got {got}: {advice}")
+        raise TypeError(f"`tools` must be a list of functions and tools, or a ToolRegistry, got {got}: {advice}")

@@ -224,7 +224,7 @@ class Runner:
                     question = self.approvals.asked.get(call.id)
                     asked_approval = None if question is None else question.approval
                     execution.tool = self.registry.get(call.name)
-                    context = ToolContext(call.id, call.name, state=self.options.state)
+                    context = ToolContext(call_id=call.id, name=call.name, state=self.options.state)
                     need = await need_of(execution.tool, call, self.trusted, asked_approval, context)
                     if self.stopped:
                         break
@@ -375,7 +375,7 @@ class Runner:
             if call.id in self.started and self.ledger is None and not is_idempotent:
                 raise OutcomeUnknown.of(call)
             tool = execution.tool or self.registry.find(call.name)
-            context = ToolContext(call.id, call.name, state=self.options.state, report=report)
+            context = ToolContext(call_id=call.id, name=call.name, state=self.options.state, report=report)
             written = await invoke(tool, call.arguments, context, timeout=self.options.timeout, thread=execution.thread)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))

@@ -81,7 +81,7 @@ def test_an_incomplete_recording_is_shown_and_reported(
         ("no_such:tools", "--tools no_such:tools cannot be used: ModuleNotFoundError: No module named 'no_such'"),
         ("mine.py:tools", "No module named 'mine.py'; 'mine' is not a package"),
         ("plain:nothing", "AttributeError: module 'plain' has no attribute 'nothing'"),
-        ("plain:text", "`tools` must be tools"),
+        ("plain:text", "`tools` must be a list"),
         ("plain:none", "TypeError: it is None"),
         ("raises:tools", "--tools raises:tools cannot be used: ZeroDivisionError: division by zero"),
         ("exits:tools", "SystemExit: 0"),

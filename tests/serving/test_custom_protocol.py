@@ -99,11 +99,12 @@ async def test_a_function_that_always_raises(caplog: pytest.LogCaptureFixture) -
     """The body still ends, and the server gets the exception. The log has the line of the function."""
 
     def fail(event: UIEvent) -> dict[str, Any]:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("no message")
 
     messages, error = await respond(stream(Text("a")), format=outputs.custom(fail))
     assert ([], ZeroDivisionError) == (messages, type(error))
     assert f"response_failed error='ZeroDivisionError' raised_at='{__file__}:" in caplog.text
+    assert "ZeroDivisionError: no message" in caplog.text
     read: Any = attrgetter("text")
     messages, error = await respond(stream(Text("a"), Start("r")), format=outputs.custom(read))
     assert "'Start' object has no attribute 'text'" == str(error), "not that of the `error` event that follows"

@@ -6,6 +6,8 @@ import base64
 import itertools
 import json
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +17,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import ApprovalOptions, RunnerOptions, TextOptions, Tool, chat, rules
+from streamtools import ApprovalOptions, RunnerOptions, TextOptions, Tool, chat, outputs, rules
 from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
-from streamtools.events import Executed, NativeToolCall, Text, read_ui_event
+from streamtools.events import Executed, NativeToolCall, Start, Text, UIEvent, read_ui_event
 from streamtools.json_values import compact, with_texts
 from streamtools.outputs import validate
+from streamtools.outputs.asgi import event_stream_response, serve_websocket
 from streamtools.rules import Vault
 from streamtools.runs import LostRun, RedisStore, Run, Runs
 from streamtools.serving import redis_protocol, redis_server
+from streamtools.serving.event_reader import EventSink, PacedSink
+from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.stored_vault import StoredVault, VaultReader, hide, restored
 from streamtools.tools import Deny, MemoryLedger, RedisLedger
 from streamtools.tools.redis_client import open_client
 from tests.chat.test_continued_chat import Interruptible, text_of
 from tests.rules.test_vault import new_vault, texts
+from tests.serving.test_asgi_by_hand import Socket
 from tests.serving.test_recovery import Site, is_last
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.redis_server import RedisServer
-from tests.support.serving import read_frames
+from tests.support.serving import Exchange, read_frames
 from tests.support.talks import says
 from tests.whole.test_server_programs import BLOCKS, END, PAY, PROGRAMS, serving
 
@@ -394,3 +400,47 @@ async def test_a_planted_fault_is_caught(
         monkeypatch.setattr(name, fault)
     with pytest.raises((AssertionError, ExceptionGroup)):
         await test_a_waiting_run_on_redis(server, prefix, decision)
+
+
+@pytest.mark.parametrize("kind", ["stream", "manager", "run", "websocket"])
+async def test_the_log_of_a_failed_response_has_placeholders(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The exception of a custom format, which the server gets, has the value. The log has its traceback."""
+
+    def fail(event: UIEvent) -> None:
+        if has_value(text := getattr(event, "text", "")):
+            raise ValueError(text)
+
+    @asynccontextmanager
+    async def manager() -> AsyncIterator[Any]:
+        async with Desk().chat() as events:
+            yield events
+
+    async with Runs() as runs:
+        exchange, socket = Exchange(), Socket('{"message": "Hello"}')
+        readable = manager() if kind == "manager" else Desk().chat()
+        if kind == "run":
+            readable = await runs.start(readable, owner="ann")
+        if kind == "websocket":
+            served = serve_websocket(socket, lambda *_: readable, format=outputs.custom(fail))
+        else:
+            response = event_stream_response(readable, format=outputs.custom(fail))
+            served = response(exchange.scope, exchange.receive, exchange.send)
+        with pytest.raises(ValueError, match=ANN):
+            await served
+    assert "\nValueError: " in caplog.text
+    assert "<EMAIL_" in caplog.text
+    assert not has_value(caplog.text)
+
+
+async def test_an_error_of_a_late_message_is_marked_for_the_log() -> None:
+    """With `max_rate`, another task may send it."""
+
+    class Failing(EventSink):
+        async def send(self, events: Any) -> None:
+            raise ZeroDivisionError
+
+    marked = list[Exception]()
+    sink = PacedSink(Failing(), ResponseWriter(Exchange().send, keep_alive=None, send_timeout=None), marked.append)
+    with pytest.raises(ZeroDivisionError) as caught:
+        await sink.send([Start("r")])
+    assert [caught.value] == marked

@@ -48,7 +48,9 @@ def search_here(query: str, *, it: ToolContext[dict[str, str]]) -> list[str]:
 async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
     """By its annotation, under any name. The model does not see the parameter and cannot fill it."""
     told = Reports()
-    context: ToolContext[dict[str, str]] = ToolContext("call_1", made.name, state={"user": "Ann"}, report=told)
+    context: ToolContext[dict[str, str]] = ToolContext(
+        call_id="call_1", name=made.name, state={"user": "Ann"}, report=told
+    )
     written = await invoke(made, {"query": "x"}, context)
     assert ["x", "call_1", made.name, "Ann"] == written.value
     assert [{"looked": 1}] == told.all
@@ -113,7 +115,7 @@ async def test_a_thread_sees_the_end_of_its_call() -> None:
     timeout = 0.01
     while not begun.is_set():  # on a busy machine, the time may be up before there is a thread
         with pytest.raises(ToolTimeout):
-            await invoke(Tool(stubborn, timeout=timeout), {}, ToolContext("c", "stubborn", report=told))
+            await invoke(Tool(stubborn, timeout=timeout), {}, ToolContext(call_id="c", name="stubborn", report=told))
         timeout *= 2
     may_look.set()
     await anyio.to_thread.run_sync(ended.wait)

@@ -58,7 +58,9 @@ def test_users_may_pass_tools_in_many_forms(tools: Any, names: list[str]) -> Non
 @pytest.mark.parametrize("tools", [3, "weather", [b"x"]])
 def test_other_values_are_refused(tools: Any) -> None:
     """A name is not enough."""
-    with pytest.raises(TypeError, match=r"must be tools, functions or a ToolRegistry, got .* such as tools="):
+    with pytest.raises(
+        TypeError, match=r"must be a list of functions and tools, or a ToolRegistry, got .* such as tools="
+    ):
         ToolRegistry.of(tools)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -117,12 +119,17 @@ WRITTEN = {
     "chat(LOCAL, QUESTION, tools=[create()])": "TypeError: got a coroutine: pass functions without calling them",
     "chat(LOCAL, QUESTION, tools=[None])": "TypeError: `tools` contains None: leave it out",
     'chat(LOCAL, QUESTION, tools="f")': "TypeError: got str: pass functions without calling them, such as tools=[",
+    'chat(LOCAL, QUESTION, tools={"create": create})': "TypeError: must be a list of functions and tools, or",
+    "chat(LOCAL, QUESTION, tools=[tool(create), tool(create, timeout=1)])": "ValueError: two tools named",
+    'chat(LOCAL, QUESTION, resume="run_1")': "ValueError: its JSON, or `await runs.find(run_id, …)`, got 'run_1'",
+    "ToolContext(QUESTION)": "TypeError: ToolContext() takes no value without a name; write call_id=..., name=..., ",
     "chat(LOCAL, QUESTION, tools=[Completion])": "TypeError: a tool needs a function, got <class",
     "chat(LOCAL, QUESTION, requires_approval=True)": "TypeError: write @tool(requires_approval=...)",
     "chat(LOCAL, QUESTION, deps=3)": "TypeError: 'deps'; write runner=RunnerOptions(state=...)",
     "tool(needs_approval=True)(print)": "TypeError: did you mean 'requires_approval'?",
     'chat(LOCAL, QUESTION, base_url="http://x")': "TypeError: write OpenAIChat(..., base_url=...)",
     'OpenAIChat("m", tools=[print])': "TypeError: has no parameter 'tools'; write chat(..., tools=[...])",
+    "OpenAIChat()": "TypeError: OpenAIChat() needs a value for model",
     'OpenAIChat(base_url="http://x")': "TypeError: OpenAIChat() needs a value for model",
     "LOCAL_CHAT.stop()": "AttributeError: no attribute 'stop'; write `await stream.aclose()`",
     "LOCAL_CHAT.run_sync()": "AttributeError: in an async function, write `await stream`, or",
@@ -163,6 +170,7 @@ WRITTEN = {
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
     "__import__('streamtools.models')": "ModuleNotFoundError: write `from streamtools.conversation import OpenAIChat`",
     "__import__('streamtools.events', None, None, ['TextEvent'])": "ImportError: .events import Text`",
+    "__import__('streamtools.events', None, None, ['Finished'])": "ImportError: .events import Done`",
     "__import__('streamtools', None, None, ['FunctionTool'])": "ImportError: write `from streamtools import To",
     "__import__('streamtools.asgi')": "ModuleNotFoundError: write `from streamtools.outputs import asgi`",
     "__import__('streamtools.rules.emial')": "ModuleNotFoundError: write `from streamtools.rules import email`",
@@ -400,8 +408,9 @@ async def test_a_stream_of_other_values_is_refused() -> None:
         EventReader(returns())
     for name, (make, message) in NOT_EVENTS.items():
         reader = EventReader(make())
-        with pytest.raises(TypeError, match=re.escape(message)):
+        with pytest.raises(TypeError, match=re.escape(message)) as caught:
             await reader.read(EventSink())
+        assert re.match(rf"(generates_a_stream|yields) \({re.escape(__file__)}:\d+\): ", str(caught.value))
         async with Runs() as runs:
             with pytest.raises(TypeError, match="asynccontextmanager" if "generator" in name else re.escape(message)):
                 await (await runs.start(make(), owner="ann")).wait()
@@ -464,6 +473,13 @@ async def test_silent_mistakes_are_logged(caplog: pytest.LogCaptureFixture) -> N
     assert not logged()
 
 
+def test_objects_can_be_copied() -> None:
+    """The check of the arguments knows that a copy is made without arguments."""
+    for made in (RunnerOptions(timeout=3), LOCAL):
+        for copied in (copy.copy(made), copy.deepcopy(made), *(pickle.loads(pickle.dumps(made, n)) for n in range(6))):
+            assert (type(made), repr(vars(made))) == (type(copied), repr(vars(copied)))
+
+
 def test_each_public_name_is_found() -> None:
     """The import of a name from the wrong module names the right one. Modules and unknown names are not affected."""
     others = ("conversation", "history", "outputs", "outputs.asgi", "recording", "runs", "tools", "testing", "gateway")
@@ -506,8 +522,8 @@ async def test_a_stream_that_is_never_read_is_logged(caplog: pytest.LogCaptureFi
             await run.wait()
         gc.collect()
         assert "stream_not_read" not in caplog.text
-        for misuse in (list, ExitStack().enter_context, attrgetter("text")):
-            with pytest.raises((TypeError, AttributeError), match="write `"):
+        for misuse in (list, ExitStack().enter_context, attrgetter("text"), attrgetter("result")):
+            with pytest.raises((TypeError, AttributeError, ClosedError), match="write `"):
                 misuse(make())
         gc.collect()
         assert "stream_not_read" not in caplog.text
