@@ -87,7 +87,7 @@ async def test_a_program_runs_calls(which: tuple[str, str], monkeypatch: pytest.
     """It runs the tool for the user, sends the result to the model and the page, and counts tokens."""
     text, ((name, result),) = read_own(next(each for each in BLOCKS if "shows" in each.notes).text)
     native = calls((name, {"city": "Paris"}), usage=(10, 5))
-    async with Provider(native, says("0 ", "1 ", usage=(10, 5))) as model:
+    async with Provider(native, says("It is ", "18 °C in Paris.\n", usage=(10, 5))) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
         answer = await ask(which)
         told = model.bodies[1]["messages"]
