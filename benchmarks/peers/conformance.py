@@ -1,4 +1,4 @@
-"""Runs the conformance suite with the peers, for the tables of docs/conformance.md.
+"""Runs the conformance suite with the peers, for the tables of conformance/README.md.
 
 `python -m benchmarks.peers.conformance [--peers DIR] [--cut CUT]… [--every-place]`; the environment of the peers is
 made by `python -m benchmarks.peers install`. A dialect of which a peer does not read a single call is left out, and

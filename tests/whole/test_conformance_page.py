@@ -1,4 +1,4 @@
-"""The page docs/conformance.md: its commands print the output that it shows, and its tables match the suite."""
+"""The page conformance/README.md: its commands print the output that it shows, and its tables match the suite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.__main__ import main
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
 from tests.support.text_gateway import gateway
 
-TEXT = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "conformance" / "README.md").read_text(encoding="utf-8")
 BLOCKS = read_blocks(TEXT)
 
 
