@@ -132,6 +132,43 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
     await context.close()
 
 
+async def test_a_complete_page(chromium: Any) -> None:
+    """It shows its messages and its question after a restart. It continues a reloaded answer, and stops it."""
+    context = await chromium.new_context()
+    html = ICON + PAGES["complete"]
+    page = await context.new_page()
+    faults = watch(page)
+
+    async def send(text: str) -> None:
+        await page.locator("#question").fill(text)
+        await page.get_by_role("button", name="Send").click()
+
+    log = page.locator("#log")
+    async with serving("complete", calls(("pay", {"to": "Ann", "amount": 5}), text="I pay."), page=html) as (server, _):
+        await page.goto(f"{server.url}/")
+        await send("Pay Ann 5.")
+        await expect(page.get_by_role("button", name="Approve")).to_be_visible()
+        assert [] == faults + await looks(page)
+    answers = (Loopback([TEXT, END]), Loopback([TEXT], hold=True))
+    async with serving("complete", *answers, page=html) as (server, _):
+        await page.goto(f"{server.url}/")
+        await expect(log).to_have_text('> Pay Ann 5. I pay.pay {"to":"Ann","amount":5} Approve Deny')
+        await send("Hello?")
+        await expect(page.locator("#state")).to_have_text("A call waits for a decision.")
+        await page.get_by_role("button", name="Approve").evaluate("button => { button.click(); button.click(); }")
+        await expect(log).to_have_text("> Pay Ann 5. I pay. ann paid Ann 5 EUR It is warm.")
+        await send("More?")
+        await expect(log).to_contain_text("> More? It is warm.")
+        await page.reload()
+        await expect(log).to_contain_text("> More? It is warm.")
+        await page.get_by_role("button", name="Stop").click()
+        await page.get_by_role("button", name="Stop").click()
+        await page.reload()
+        await expect(log).to_contain_text("> Pay Ann 5. I pay. ann paid Ann 5 EUR It is warm. > More? It is warm.")
+    assert not [fault for fault in faults if "409" not in fault]
+    await context.close()
+
+
 async def test_two_chats_share_a_connection(chromium: Any) -> None:
     """One is stopped while the other is answered, and continues afterwards."""
     model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]), Loopback([TEXT, END]))
