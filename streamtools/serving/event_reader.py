@@ -172,9 +172,15 @@ class EventReader:
                 self._driver.cancel()
 
     async def shut_down(self) -> None:
-        """End the response, because the server shuts down. A run is only stopped if it cannot continue elsewhere."""
-        if self.run is None or not self.run._outlives_process:
+        """End the response, because the server shuts down. A run is only stopped if it cannot continue elsewhere.
+
+        A run that waits for decisions still waits for them.
+        """
+        if self.run is None:
             await self.stop()
+        elif not self.run._outlives_process:
+            self.run._cancel()
+            await self.run._finished.wait()
         elif self._driver is not None:
             self._driver.cancel()
 

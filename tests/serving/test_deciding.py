@@ -26,6 +26,7 @@ from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving import leased_run
+from streamtools.serving.event_reader import EventReader
 from streamtools.stream import ToolStream
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
 from streamtools.tools.approvals import parse_decision
@@ -316,6 +317,18 @@ async def test_a_stopped_run_is_cancelled_everywhere(site: Site) -> None:
         for run in ((await runs.list("ann"))[0], await site_latest(runs), await runs.find(waiting.id, owner="ann")):
             assert (waiting.id, True, "cancelled") == (run.id, run.ended, run.result.reason)
             assert [] == await run.questions()
+
+
+async def test_a_question_survives_a_shutdown_with_a_reader(site: Site) -> None:
+    """It still waits, although the reader has not received all events."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        await EventReader(waiting).shut_down()
+        assert 1 == len(await waiting.questions())
+    async with site.open() as runs:
+        assert "waiting" == (await runs.find(waiting.id, owner="ann")).result.reason
+        await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
+    assert [("Ann", 5)] == site.bank.paid
 
 
 async def test_a_stop_while_the_question_is_saved(site: Site) -> None:
