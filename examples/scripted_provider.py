@@ -2,15 +2,17 @@
 
     .venv/bin/uvicorn --app-dir examples scripted_provider:app --port 8080
 
-If the request offers `get_weather`, `weather` or `pay`, the answer calls it. Any other answer counts, so slowly
-that you can reload the page or stop the answer. The model `short` answers in one sentence instead. If the model has the
-name of a recording in the package, the recording is played.
+If the request offers `get_weather`, `weather` or `pay`, the answer calls it. A question such as `send {"to": "Ann"}`
+calls any other tool. Any other answer counts, so slowly that you can reload the page or stop the answer. The model
+`short` answers in one sentence instead, unless the question has the word "count". If the model has the name of a
+recording in the package, the recording is played.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -29,13 +31,17 @@ def script(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the deltas of the answer."""
     last = body["messages"][-1]
     has_result = last["role"] == "tool" or "~~~tool_result" in str(last["content"])
+    questions = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
+    question = next((each for each in reversed(questions) if "~~~tool_result" not in each), "")
+    asked = re.search(r"(\w+) (\{.*?\})", question)
+    calls = {asked[1]: json.loads(asked[2])} if asked else CALLS
     offered = json.dumps([body.get("tools"), body["messages"][0]["content"]])
-    name = next((name for name in CALLS if f'"{name}"' in offered.replace("\\", "")), None)
-    if has_result and body["model"] == "short":
+    name = next((name for name in calls if f'"{name}"' in offered.replace("\\", "")), None)
+    if has_result and body["model"] == "short" and "count" not in question:
         return [{"content": "It is "}, {"content": "18 °C in Paris.\n" if name == "get_weather" else "done.\n"}]
     if name is None or has_result:
         return [{"content": f"{number} "} for number in range(30)]
-    arguments = json.dumps(CALLS[name])
+    arguments = json.dumps(calls[name])
     if "tools" in body:
         function = {"name": name, "arguments": arguments}
         return [{"tool_calls": [{"index": 0, "id": "call_0", "type": "function", "function": function}]}]

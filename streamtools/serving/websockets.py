@@ -292,15 +292,21 @@ MessageFrame: TypeAlias = dict[str, Any]
 """A JSON object that is not a control frame: a message for the application."""
 
 Frame: TypeAlias = CancelFrame | ResumeFrame | DecisionFrame | MessageFrame
+ReadFrame: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""A function that converts a client's JSON object to a message or a control frame."""
+
 _CONTROL_FRAMES: dict[str, type[CancelFrame | ResumeFrame]] = {"cancel": CancelFrame, "resume": ResumeFrame}
 
 
-def read_frame(text: str | None, max_characters: int, has_conversations: bool = False) -> tuple[Frame, str | None]:
+def read_frame(
+    text: str | None, max_characters: int, has_conversations: bool = False, read: ReadFrame | None = None
+) -> tuple[Frame, str | None]:
     """Parse the text of a frame. Returns the frame and its field `conversation`.
 
     Without `has_conversations`, the field is not read, and None is returned for it. `text` is None for a binary frame.
-    Raises `FrameError` for an invalid frame. A frame with more than `max_characters` characters or `_MAX_VALUES` JSON
-    values is invalid, and is not parsed.
+    `read` converts the JSON object of the frame. Raises `FrameError` for an invalid frame, and TypeError if `read`
+    does not return a dict. A frame with more than `max_characters` characters or `_MAX_VALUES` JSON values is invalid,
+    and is not parsed.
     """
     if text is None:
         raise FrameError("not_text", "The frame is binary; send text.")
@@ -314,6 +320,12 @@ def read_frame(text: str | None, max_characters: int, has_conversations: bool = 
         raise FrameError("not_json", "The frame is not valid JSON.") from None
     if not isinstance(value, dict):
         raise FrameError("not_an_object", "The frame is not a JSON object.")
+    if read is not None:
+        try:
+            value = read(value)
+        except CLIENT_ERRORS as error:
+            raise _refused(error, read) from None
+        check_kind("the result of `read`", value, dict)
     key = "conversation"
     try:
         conversation = msgspec.convert(value.pop(key, None), Id | None) if has_conversations else None
@@ -356,6 +368,7 @@ async def serve_websocket(
     runs: Runs | None = None,
     owner: str | None = None,
     format: SocketFormat | None = None,
+    read: ReadFrame | None = None,
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
@@ -376,6 +389,8 @@ async def serve_websocket(
       `owner` with this id.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
+    If the client has other frames, `read` converts each of its objects to one of these, such as `{"cancel": True}`.
+
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most 8 messages and `resume`
     frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`. It counts
@@ -393,9 +408,9 @@ async def serve_websocket(
     A frame with more than `max_frame` characters or 10,000 JSON values is invalid. The 32nd invalid frame closes the
     connection with the code 1008. Frames are parsed in the event loop.
 
-    If the handler raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid frame with the
-    code `refused`. The message is also refused if the stream raises one of these exceptions before its first event. The
-    log reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
+    If the handler or `read` raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid
+    frame with the code `refused`. It is also refused if the stream raises one of these before its first event. The log
+    reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
     raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` and
     `ConversationBusy` from the handler. `ConversationBusy` is answered with the error `busy`.
 
@@ -415,6 +430,8 @@ async def serve_websocket(
     check_number("max_frame", max_frame, 1)
     check_number("max_conversations", max_conversations, 1, optional=True)
     check_function("handler", handler, "message", "session")
+    if read is not None:
+        check_function("read", read, "frame")
     _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
     excluded = read_exclude(exclude)
@@ -423,7 +440,9 @@ async def serve_websocket(
         handler=wraps(handler)(
             lambda message, conversation: handler(message, Session(websocket, socket, conversation))
         ),
-        read_frame=partial(read_frame, max_characters=max_frame, has_conversations=max_conversations is not None),
+        read_frame=partial(
+            read_frame, max_characters=max_frame, has_conversations=max_conversations is not None, read=read
+        ),
         make_sink=partial(SocketSink, socket, excluded, format),
         find_run=None if runs is None else partial(runs.find, owner=owner or ""),
         on_disconnect=on_disconnect,
@@ -502,6 +521,15 @@ class _Connection:
                         self._add(frame, conversation)
             except FrameError as error:
                 await self._refuse(error, conversation)
+            except Exception as error:  # of `read`
+                self._fail(error)
+                return
+
+    def _fail(self, error: Exception) -> None:
+        """Close the websocket. `serve` raises the error, because a task group would wrap it in an ExceptionGroup."""
+        self.error = error
+        self._leave()
+        self.finished.set()
 
     async def _refuse(self, error: FrameError, conversation: str | None) -> None:
         """Answer an invalid frame. Close the websocket after too many of them."""
@@ -577,13 +605,10 @@ class _Connection:
                     has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
                     if has_begun or not is_fault_of_client(error):
                         raise
-                    _log.warning("message_refused", **explained(error), handler=self.handler.__qualname__)
-                    await self._refuse(FrameError("refused", "The message is invalid."), conversation)
+                    await self._refuse(_refused(error, self.handler), conversation)
                 answers.popleft()
-        except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup
-            self.error = error
-            self._leave()
-            self.finished.set()
+        except Exception as error:
+            self._fail(error)
         finally:
             del self.answers[conversation]
             if self.socket.shutdown.begun and not self.answers:
@@ -626,6 +651,11 @@ class _Connection:
             return await self.find_run(run_id)
         except RunNotFound:
             raise FrameError("run_not_found", "There is no such run.") from None
+
+
+def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:
+    _log.warning("message_refused", **explained(error), handler=getattr(function, "__qualname__", repr(function)))
+    return FrameError("refused", "The message is invalid.")
 
 
 def _shutdown_error() -> FrameError:

@@ -72,9 +72,13 @@ async def test_the_scripted_provider_calls_a_tool_and_counts(*, native: bool, mo
         url, asked = f"{server.url}/v1", [{"role": "user", "content": "Pay Ann."}]
         model = OpenAIChat("any", base_url=url, api_key="", native_tool_calls=native)
         result = await chat(model, asked, tools=[pay])
+        named = [{"role": "user", "content": 'Please pay {"to": "Bob", "amount": 7}, and count.'}]
+        model = OpenAIChat("short", base_url=url, api_key="", native_tool_calls=native)
+        (outcome,) = (counted := await chat(model, named, tools=[pay])).outcomes
         recorded = await chat(OpenAIChat("tilde-call", base_url=url, api_key="", native_tool_calls=False), asked)
     assert ["paid 5 to Ann"] == [outcome.result for outcome in result.outcomes]
     assert ("finished", [str(number) for number in range(30)]) == (result.reason, result.text.split())
+    assert ("paid 7 to Bob", result.text) == (outcome.result, counted.text)
     assert [] == [*result.errors, *result.warnings]
     assert recorded.text.startswith("I will look up the weather in Paris.")
 

@@ -93,6 +93,29 @@ class Conversations:
         return found
 
 
+async def test_the_page_has_its_own_frames(caplog: pytest.LogCaptureFixture) -> None:
+    """`read` converts them. If it raises, the frame is refused. If it returns no dict, the server fails."""
+    conversations = Conversations()
+
+    def read(frame: dict[str, Any]) -> Any:
+        return {"stop": {"cancel": True}, "say": {"ask": frame.get("text")}, "hm": None}[frame["kind"]]
+
+    async def serve() -> None:
+        with pytest.raises(TypeError, match="the result of `read` must be a dict, got None"):
+            await serve_websocket(conversations.socket, lambda message, _: conversations.ask(message["ask"]), read=read)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve)
+        for frame in ({"kind": "say", "text": "r1"}, {"kind": "stop"}, {"sort": "stop"}):
+            conversations.socket.say(json.dumps(frame))
+            await settle()
+        done, refused = conversations.frames[-2:]
+        assert ("cancelled", "refused") == (done["reason"], refused["error"]["code"])
+        assert "reason=\"'kind'\"" in caplog.text
+        conversations.socket.say('{"kind": "hm"}')
+    assert {"type": "websocket.close", "code": 1011} == conversations.socket.sent[-1]
+
+
 async def settle() -> None:
     """Let all tasks run until they wait."""
     for _ in range(40):

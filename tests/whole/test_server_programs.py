@@ -501,7 +501,13 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
 async def test_a_page_keeps_its_own_protocol() -> None:
     """It gets the messages that the documentation shows, and an end for each reason."""
     call = ("get_weather", {"city": "Paris"})
-    answers = (calls(call), says("It is ", "18 °C in Paris.\n"), Loopback(status=401), calls(*[call] * 5), says(finish="length"))
+    answers = (
+        calls(call),
+        says("It is ", "18 °C in Paris.\n"),
+        Loopback(status=401),
+        calls(*[call] * 5),
+        says(finish="length"),
+    )
     async with serving("custom", model=Provider(*answers)) as (_, client):
         body, *others = [(await client.post("/chat", json={"messages": ASKED})).text for _ in range(4)]
     assert "\n".join(line for line in body.split("\n") if line.startswith("data: ")) in WORDS
@@ -555,6 +561,7 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
     monkeypatch.chdir(tmp_path)
     call = native(0, "pay", '{"to":"Ann","amount":5}') | {"id": "call_0"}
     paying = [Loopback([chunk({"tool_calls": [call]}), *ends("tool_calls", None)]) for _ in range(2)]
+
     async def say(client: httpx.AsyncClient, text: str) -> httpx.Response:
         return await client.post("/conversations/trip", json={"text": text})
 
