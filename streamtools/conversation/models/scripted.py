@@ -113,7 +113,7 @@ def _read_answer(number: int, answer: ScriptedReply) -> list[_Delta]:
     for delta in deltas:
         if not isinstance(delta, (str, bytes, BaseException, *SOURCE_EVENTS)):
             kinds = 'a text, bytes, an exception or a source event, such as NativeToolCall("name", {})'
-            raise TypeError(f"answer {number}: a delta must be {kinds}, got {described(delta)}")
+            raise TypeError(f"answers[{number}]: a delta must be {kinds}, got {described(delta)}")
     if any(isinstance(delta, bytes) for delta in deltas):
         return deltas
     if not any(isinstance(delta, _ENDS) for delta in deltas):
