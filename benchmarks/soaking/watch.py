@@ -29,7 +29,6 @@ _EXPECTED = {
     "tool_call_failed",
     "stream_failed",
     "approval_without_ledger",  # no question of a soak is answered in another process
-    "waits_without_resume",
     "events_already_read",  # each consumer reads its stream a second time, to find events after the end
     "socket.send() raised exception.",  # asyncio, of more than five writes in the turn in which a client has gone
 }

@@ -128,7 +128,6 @@ class Runs(Checked, AsyncOnly):
         self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
         self._was_entered = False
-        self._has_warned = False  # whether the log has the warning `waits_without_resume`
         self._resume, self._ledger = resume, ledger
         self._waiting: WaitingRuns | None = None
         check_methods("ledger", ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish", optional=True)
@@ -556,13 +555,8 @@ class Runs(Checked, AsyncOnly):
         # Another process drives the run, or may continue it, or the run may be started again.
         if run._continued is not None or may_continue or run._is_refused:
             self._forget(run._journal.key)
-        elif self._tasks is not None and (suspension := run.suspension) is not None:
-            if self._resume is not None:
-                self._tasks.start_soon(self._continue_when_expired, run, suspension)
-            elif not self._has_warned and any(question.approval for question in suspension.questions):
-                self._has_warned = True
-                advice = "`decide` needs Runs(resume=…, ledger=…), unless you make a chat with resume=run.suspension"
-                log.warning("waits_without_resume", run_id=run.id, advice=advice)
+        elif self._tasks is not None and self._resume is not None and (suspension := run.suspension) is not None:
+            self._tasks.start_soon(self._continue_when_expired, run, suspension)
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:

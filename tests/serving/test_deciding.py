@@ -562,7 +562,7 @@ async def test_a_question_outlives_keep(site: Site) -> None:
 
 
 async def test_a_question_outlives_keep_without_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
-    """The runs around it are forgotten in time. The log says that no decision can continue it."""
+    """The runs around it are forgotten in time. The log says that its calls have no ledger."""
     now = 0.0
     async with Runs(keep=60, clock=lambda: now) as runs:
         ended = list[Run]()
@@ -576,7 +576,7 @@ async def test_a_question_outlives_keep_without_a_ledger(caplog: pytest.LogCaptu
         now = 86_461.0
         assert [] == await runs.list("ann")
     logged = [record.getMessage().partition(" ")[0] for record in caplog.records]
-    assert ["approval_without_ledger", "waits_without_resume"] == logged
+    assert ["approval_without_ledger"] == logged
 
 
 async def test_a_chat_with_another_ledger_than_its_run_is_refused() -> None:
