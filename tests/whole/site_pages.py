@@ -22,7 +22,17 @@ from tests.support.readme import ROOT
 DOCS = ROOT / "docs"
 LIST = DOCS / "llms.txt"
 WITH_PARAMETERS = ("HTTPModel", "LostRun", "RedisStore", "Runs")
-WITH_MEMBERS = ("RecordingFixture", "Run", "Runs", "Tool", "ToolContext", "ToolRegistry")
+WITH_MEMBERS = (
+    "Question",
+    "RecordingFixture",
+    "Run",
+    "Runs",
+    "Session",
+    "Suspension",
+    "Tool",
+    "ToolContext",
+    "ToolRegistry",
+)
 CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -74,7 +84,17 @@ def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
         if isinstance(value, type) or inspect.isroutine(value):
             seen.append(value)
             text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-            yield f"- `{name}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}.{_details(value)}"
+            yield f"- `{name}{_parameters(value)}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}.{_details(value)}"
+
+
+def _parameters(value: Any) -> str:
+    """Return the names of the parameters of a function, and nothing for a class."""
+    if isinstance(value, type):
+        return ""
+    empty = inspect.Parameter.empty
+    signature = inspect.signature(value)
+    names = [each.replace(annotation=empty, default=empty) for each in signature.parameters.values()]
+    return re.sub(r"=?None", "", str(signature.replace(parameters=names, return_annotation=empty)))
 
 
 def _details(value: Any) -> str:
