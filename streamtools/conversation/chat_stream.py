@@ -18,11 +18,11 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
 from streamtools.conversation.emulation import EmulatedReply
-from streamtools.conversation.failover import FailoverReply, Failures, Fallback
+from streamtools.conversation.failover import FailoverReply, Fallback
 from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
-from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
+from streamtools.errors import check_function, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls
@@ -162,7 +162,7 @@ class Chat(ToolStream):
         self._retries_left = output.retries
         options["output"] = replace(output, type=output_type(output.type))
         self._fallback = model if isinstance(model, Fallback) else None
-        self._failures = Failures()
+        self._failed_models: set[int] = set()
         native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if native is None and _calls_natively(history):
             native = options["native_tool_calls"] = True
@@ -291,7 +291,7 @@ class Chat(ToolStream):
         ask = Ask(tuple(self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
         if shown or (mode == "off" and self._fallback is not None):
             models = self._fallback or Fallback(self._model)
-            return FailoverReply(models, ask, self._writer.write, self._discard_answer, self._failures, shown)
+            return FailoverReply(models, ask, self._writer.write, self._discard_answer, self._failed_models, shown)
         if mode == "off":
             return Reply(self._model, ask, self._writer.write)
         probe = partial(self._probe, native_tool_calls=self._writer.native_tool_calls)
@@ -371,10 +371,10 @@ class Chat(ToolStream):
 
     def _find_complaint(self) -> str | None:
         """Return why the last answer is not a valid output. None if it is valid, or if no retry or step is left."""
-        steps, warnings = self.result.steps, self.result.warnings
-        if not self._retries_left or not self._steps_left or not steps or steps[-1].results or not warnings:
+        steps = self.result.steps
+        if not self._retries_left or not self._steps_left or not steps or steps[-1].results:
             return None
-        return warnings[-1].message if warnings[-1].code is Code.INVALID_OUTPUT else None
+        return self._run.machine.output_fault or None
 
 
 def _calls_natively(history: Iterable[Message]) -> bool:

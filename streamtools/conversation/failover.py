@@ -6,9 +6,9 @@ discarded, because another provider cannot continue it. A call that has run neve
 call, and the next model gets its result.
 
 A model fails in these cases: the connection is lost, no bytes arrive before the timeout, the stream ends without its
-terminator, the stream contains an error, or the status is 408, 429 or 5xx. Any other error status, also in the stream,
-means that the provider refuses the request itself. Then no other model is called. Some providers send an error with the
-model's text if they cannot parse a call in it. After such an error, no other model is called either.
+terminator, the stream contains an error, or the status is 5xx or one of `STATUSES`. Any other error status, also in the
+stream, means that the provider refuses the request itself. Then no other model is called. Some providers send an error
+with the model's text if they cannot parse a call in it. After such an error, no other model is called either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from streamtools import observing
-from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
+from streamtools.conversation.failover_rules import (
+    CONTINUE_PROMPT,
+    MODEL_STATUSES,
+    RETRYABLE_STATUSES,
+    Circuits,
+    SharedAnswer,
+)
 from streamtools.conversation.models.model import Ask, Model, check_model, with_type_in_prompt
 from streamtools.conversation.models.prefill_fields import prefill_of
 from streamtools.conversation.reply import Replies, Reply, Write
@@ -30,6 +36,8 @@ from streamtools.history import Assistant, User
 from streamtools.logs import Logger
 
 log = Logger(__name__)
+
+STATUSES = RETRYABLE_STATUSES + MODEL_STATUSES
 
 OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 DiscardAnswer: TypeAlias = Callable[[str, bool], str | None]
@@ -87,17 +95,6 @@ class Fallback(Checked):
         return aclosing(FailoverReply(self, ask))
 
 
-@dataclass
-class Failures:
-    """The failures of models in one run. All answers of the run share this object.
-
-    `failed` contains the indexes of the failed models. `unsent` contains the events with which the next answer begins.
-    """
-
-    failed: set[int] = field(default_factory=set)
-    unsent: list[SourceEvent] = field(default_factory=list)
-
-
 @dataclass(eq=False, repr=False)
 class FailoverReply(Replies):
     """The answer to one request, as a source of events. Several models may contribute to it in order.
@@ -110,27 +107,25 @@ class FailoverReply(Replies):
     _ask: Ask
     _write: Write | None = None
     _discard_answer: DiscardAnswer | None = None
-    _failures: Failures = field(default_factory=Failures)
+    _failed: set[int] = field(default_factory=set)
+    """The indexes of the models that have failed in the run. All answers of the run share this set."""
     _shown: str = ""
     """The text that a lost process has shown of this answer. The first model continues it."""
 
     def __post_init__(self) -> None:
         self._batches = self._run()
-        self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
+        self._answer = SharedAnswer(self._fallback.circuits, self._failed, statuses=STATUSES)
         self.model = self._fallback.models[self._answer.index]
 
     async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
         """Yield the events of the models, until an answer is complete or no other model can answer.
 
-        If a model fails after a call of the answer has run, the last event is the end of the turn. The next request
-        tries the failed models last.
+        If a model fails after a call of the answer has run, the last events are the end of the turn and a warning. The
+        next request tries the failed models last.
         """
-        fallback, answer, failures = self._fallback, self._answer, self._failures
+        fallback, answer = self._fallback, self._answer
         self._reply = reply = Reply(self.model, self._ask, partial(self._continue, self._shown))
         answer.begun = bool(self._shown)
-        unsent, failures.unsent = failures.unsent, []
-        if unsent:
-            yield unsent
         while True:
             async for batch in reply:
                 yield answer.read(batch)
@@ -140,7 +135,7 @@ class FailoverReply(Replies):
                 return
             fault = answer.fault or SourceError("the stream ended before it was complete", Code.STREAM_INTERRUPTED)
             fallback.circuits.record(answer.index, failed=True)
-            failures.failed.add(answer.index)
+            self._failed.add(answer.index)
             may_continue = fallback.on_break != "fail" and self._discard_answer is not None
             if answer.next is None or (answer.begun and not may_continue):
                 yield [*answer.take_pending_text(), fault]
@@ -152,11 +147,12 @@ class FailoverReply(Replies):
             shown: str | None = ""
             if self._discard_answer is not None:
                 shown = self._discard_answer(name, answer.begun and fallback.on_break == "restart_step")
-            log.warning("failed_over", model=name, next=other, begun=answer.begun, status=fault.status, url=fault.url)
+            advice = {"advice": "check the key, the account and the name"} if fault.status in MODEL_STATUSES else {}
+            place = {"status": fault.status, "url": fault.url}
+            log.warning("failed_over", model=name, next=other, begun=answer.begun, **place, **advice)
             warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {other} follows: {fault.message}")
             if shown is None:  # a call has run, so the step ends here and the next request contains the call's result
-                failures.unsent.append(warning)
-                yield [ProviderCompleted(finish_reason="tool_calls", model=name)]
+                yield [ProviderCompleted(finish_reason="tool_calls", model=name), warning]
                 return
             answer.move_on()
             self.model = fallback.models[answer.index]

@@ -43,6 +43,10 @@ REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
 """The 4xx statuses after which the next model is tried. A 2xx or 5xx status, or no status, has the same effect."""
+MODEL_STATUSES = (401, 402, 403, 404, 409, 410)
+"""The other 4xx statuses after which a `Fallback` tries the next model: they concern the key, the account or the model.
+
+In the gateway they are final. Otherwise a client with an invalid key would get an answer for the key of a fallback."""
 _ENDS = (ProviderCompleted, ChainCompleted, SourceError)  # the events that end a turn
 _NOT_SHOWN = (SourceUsage, SourceWarning)  # the events that are not a part of the answer
 
@@ -87,9 +91,14 @@ class Circuits(list[Circuit]):
 
 
 class SharedAnswer:
-    """One answer. The models of `circuits` are tried in order; the models in `failed` come last."""
+    """One answer. The models of `circuits` are tried in order; the models in `failed` come last.
 
-    def __init__(self, circuits: Circuits, failed: Collection[int] = ()) -> None:
+    `statuses` are the 4xx statuses after which the next model is tried.
+    """
+
+    def __init__(
+        self, circuits: Circuits, failed: Collection[int] = (), *, statuses: Collection[int] = RETRYABLE_STATUSES
+    ) -> None:
         self.fault: SourceError | None = None
         """The failure of the current model; None if it has not failed."""
         self.begun = False
@@ -99,6 +108,7 @@ class SharedAnswer:
 
         After that, `read` stores no failure, so no other model continues the answer."""
         self._circuits = circuits
+        self._statuses = statuses
         self._untried = circuits.order(failed)
         self.index = self._untried.pop(0)
         """The index of the current model."""
@@ -119,9 +129,10 @@ class SharedAnswer:
             if self.fault is not None:
                 break
             if isinstance(event, _ENDS):
-                fault = None if self.complete else failure_of(event)
+                fault = None if self.complete else failure_of(event, self._statuses)
                 if fault is not None and may_fail:
                     self.fault = fault
+                    read += [SourceUsage(event.usage)] if isinstance(event, ProviderCompleted) and event.usage else []
                     break
                 self.complete = True
                 if not isinstance(event, SourceError):
@@ -150,14 +161,17 @@ class SharedAnswer:
         self._continuation = Continuation(shown, prefill)
 
 
-def failure_of(event: SourceEvent) -> SourceError | None:
-    """If `event` reports a failure that another model may avoid, return the failure. Otherwise return None."""
+def failure_of(event: SourceEvent, statuses: Collection[int]) -> SourceError | None:
+    """If `event` reports a failure that another model may avoid, return the failure. Otherwise return None.
+
+    Another model may avoid an error without a status, and errors with a 2xx or 5xx status or one of `statuses`.
+    """
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:
         return None
     status = event.status
-    return event if status is None or status in RETRYABLE_STATUSES or status >= 500 or 200 <= status < 300 else None
+    return event if status is None or status in statuses or status >= 500 or 200 <= status < 300 else None
 
 
 class Continuation:

@@ -58,7 +58,7 @@ class LoggedStep:
         self._writing: dict[str | None, bool] = {}  # calls with active `thinking`; True if the call or error is logged
         self._is_near_miss = False  # True if the last event ended a near miss, and its warning is not logged
         self.is_answered = False
-        """True if the turn of the model is complete. Then only the calls of the step may still run."""
+        """True if the turn of the model is complete or has failed. No model continues it."""
 
     def add(self, event: UIEvent) -> None:
         """Add the next event of the step."""
@@ -84,6 +84,8 @@ class LoggedStep:
                 self.outcomes[id] = event
             case Error(call_id=str(id)):
                 self._writing[id] = True
+            case Error():  # the run has failed
+                self.is_answered = True
             case Partial(call_id=None):
                 self.partials += 1
         if self.asked or self.started or self.outcomes or isinstance(event, UsageReport):
@@ -137,6 +139,8 @@ class LoggedRun:
         """True if the run has reported the failure that ends it."""
         self.awaits_answer = True
         """True if the run needs another answer of a model, and the step of this answer has not started."""
+        self.output_fault = ""
+        """Why the text of the last step is not a valid value of the requested type; empty if no warning says so."""
         self.pending: list[ToolCall] = []
         """The calls of ended steps that have no outcome."""
         self.earlier_calls: list[ToolCall] = []
@@ -175,7 +179,9 @@ class LoggedRun:
             self.open.add(event)
         match event:
             case StepStart(step):
-                self.steps, self.open, self.awaits_answer = step, LoggedStep(), False
+                self.steps, self.open, self.awaits_answer, self.output_fault = step, LoggedStep(), False, ""
+            case Warning(Code.INVALID_OUTPUT, message):
+                self.output_fault = message
             case StepEnd(_, finish_reason):
                 calls, outcomes = (self.open.calls, self.open.outcomes) if self.open is not None else ({}, {})
                 self.earlier_calls += calls.values()

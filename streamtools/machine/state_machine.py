@@ -287,20 +287,23 @@ class StreamMachine:
 
         A call that the model was still writing ends with an error with this `code` and `message`.
 
-        If the turn of the open step is complete or the run has failed, the calls that have no outcome become runnable.
-        Otherwise the turn is open again. To continue the run, the caller must then call `switch_model`.
+        If the turn of the open step is complete, its calls that have no outcome become runnable. If the run has failed,
+        only calls that have started do, and the others are pending. Otherwise the turn is open again. To continue the
+        run, the caller must then call `switch_model`.
         """
         self._started, self._step, self.usage = logged.seq > 0, logged.steps, logged.usage
         self._ending.finish, self._ending.complete = logged.finish_reason, not logged.awaits_answer
         self._ending.requested = logged.awaits_answer and logged.steps > 0
-        self._turn.resume(logged.earlier_calls)
+        self._turn.resume(logged.earlier_calls, logged.output_fault)
         self.pending = list(logged.pending)
         events, step = list[UIEvent](), logged.open
-        if step is not None and (step.is_answered or logged.has_failed):
-            self.runnable = [call for call in step.calls.values() if call.id not in step.outcomes]
+        if step is not None and step.is_answered:
+            calls = [call for call in step.calls.values() if call.id not in step.outcomes]
+            self.runnable = [call for call in calls if call.id in step.started or not logged.has_failed]
+            self.pending += [call for call in calls if call not in self.runnable]
             self._taken += step.calls.values()
             self._turn.resume([*step.calls.values()])
-            self._ending.finish = "tool_calls" if step.calls else "stop"
+            self._ending.finish = None if logged.has_failed else "tool_calls" if step.calls else "stop"
             self.awaits_outcomes = True
         elif step is not None:
             self._step -= 1
@@ -427,12 +430,20 @@ class StreamMachine:
         Do not call this after a call of the step has run.
         """
         events, _ = self._switch_model(None, model)
-        return self.number_all([*events, *self._break_off_turn(), StepSuperseded(self._step)])
+        # The value is incomplete, so the end of the turn would report it as invalid.
+        events += [each for each in self._break_off_turn() if getattr(each, "code", None) is not Code.INVALID_OUTPUT]
+        self._ending.requested = True
+        return self.number_all([*events, StepSuperseded(self._step)])
 
     @property
     def turn_is_open(self) -> bool:
         """True if a turn has begun and not ended."""
         return self._is_open
+
+    @property
+    def output_fault(self) -> str:
+        """Why the text of the last turn is not a valid value of the requested type; empty if it is valid."""
+        return self._turn.output_fault
 
     @property
     def has_run_calls(self) -> bool:

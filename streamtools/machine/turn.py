@@ -103,8 +103,13 @@ class Turn:
         self._completed: Parser | None = None  # the parser of the completed text, if the streamed text differs
         self._start_text("")
 
-    def resume(self, calls: Sequence[ToolCall]) -> None:
-        """Register `calls` of an earlier run that this run continues, so that new calls get other ids."""
+    def resume(self, calls: Sequence[ToolCall], output_fault: str = "") -> None:
+        """Register `calls` of an earlier run that this run continues, so that new calls get other ids.
+
+        `output_fault` is the fault of its last turn.
+        """
+        if output_fault and self._output is not None:
+            self._output.fault = output_fault
         self.native.reserve(call.id for call in calls)
         if any(call.is_native for call in calls):
             self._switch_to_native()

@@ -167,10 +167,12 @@ class Parser:
         return self.filter(events, ends=True)
 
     def discard(self) -> list[UIEvent]:
-        """End an open call with the error `superseded` (another model continues). Call only `close` after this."""
+        """Drop pending text, and end an open call with the error `superseded`. Call only `close` after this."""
         self._output.events = events = list[UIEvent]()
         if (span := self._span) is not None:
             span.calls.discard("".join(span.parts) if span.stores else "")
+        else:
+            self._prose.begin()  # drops pending text, which may be the beginning of a marker
         return self.filter(events)
 
     def keep_calls(self) -> None:

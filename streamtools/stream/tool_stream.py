@@ -642,7 +642,7 @@ class StreamRun:
                 try:
                     for source_event in batch:
                         events += feed(source_event)
-                        if machine.runnable or (steps.running and machine.awaits_outcomes):
+                        if machine.runnable or machine.awaits_outcomes:
                             earlier, events = events, []
                             self.emit(earlier)
                             await self.wait_for_judge()
