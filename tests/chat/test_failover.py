@@ -343,9 +343,7 @@ async def test_failures_anywhere(rng: Random) -> None:
         used += sum(event.usage.input or 0 for event in events if isinstance(event, kinds.UsageReport))
         faults = [fault in FAULTS for _, _, fault, _ in Talker.log[first:]]
         switches = sum(event.code is Code.FAILED_OVER for event in events if isinstance(event, kinds.Warning))
-        assert switches - sum(faults[:-1]) in (
-            (0,) if reason == "failed" else (0, *faults[-1:])
-        )  # after a call that ran
+        assert switches - sum(faults[:-1]) in ((0,) if reason == "failed" else (0, *faults[-1:]))
         more = {"resume": waiting, "approvals": {call.id: True for call in waiting.calls}} if waiting else {}
 
     assert (used, len({*ran})) == (Talker.used, len(ran))
