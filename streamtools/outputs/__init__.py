@@ -27,22 +27,9 @@ if TYPE_CHECKING:
     from streamtools.outputs import asgi as asgi
 
 __all__ = [
-    "FORMATS",
-    "Encoder",
-    "Format",
-    "Grammar",
-    "Message",
-    "ag_ui",
-    "ai_sdk",
-    "anthropic",
-    "custom",
-    "make_encoder",
-    "native",
-    "openai",
-    "responses",
-    "text",
-    "validate",
-]
+    "FORMATS", "Encoder", "Format", "Grammar", "Message", "ag_ui", "ai_sdk", "anthropic", "custom", "make_encoder",
+    "native", "openai", "responses", "text", "validate",
+]  # fmt: skip
 
 load_later(globals(), {"asgi": "asgi"}, asgi="starlette")
 

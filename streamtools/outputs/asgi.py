@@ -18,21 +18,9 @@ with require_packages("streamtools.outputs.asgi"):
     from streamtools.serving.websockets import AnyWebSocket, Handler, Session, send_events, serve_websocket
 
 __all__ = [
-    "AnyRequest",
-    "AnyWebSocket",
-    "EventStreamResponse",
-    "Handler",
-    "OnDisconnect",
-    "Readable",
-    "Session",
-    "Shutdown",
-    "event_stream_response",
-    "exception_handlers",
-    "last_event_id",
-    "read_body",
-    "send_events",
-    "serve_websocket",
-    "shutdown_signal",
-]
+    "AnyRequest", "AnyWebSocket", "EventStreamResponse", "Handler", "OnDisconnect", "Readable", "Session",
+    "Shutdown", "event_stream_response", "exception_handlers", "last_event_id", "read_body", "send_events",
+    "serve_websocket", "shutdown_signal",
+]  # fmt: skip
 
 check_calls(globals())

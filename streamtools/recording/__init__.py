@@ -11,20 +11,10 @@ from streamtools.recording.playback import Playback, PlaybackOptions, ReplayByte
 from streamtools.recording.transports import RecordingTransport, ReplayTransport, record
 
 __all__ = [
-    "ExchangeHead",
-    "Playback",
-    "PlaybackOptions",
-    "RecordedExchange",
-    "RecordedRequest",
-    "Recording",
-    "RecordingTransport",
-    "ReplayBytes",
-    "ReplayTransport",
-    "read_recording",
-    "read_recordings",
-    "record",
+    "ExchangeHead", "Playback", "PlaybackOptions", "RecordedExchange", "RecordedRequest", "Recording",
+    "RecordingTransport", "ReplayBytes", "ReplayTransport", "read_recording", "read_recordings", "record",
     "shipped",
-]
+]  # fmt: skip
 
 
 def shipped() -> dict[str, Path]:

@@ -309,19 +309,10 @@ def _encodings(secret: str) -> set[bytes]:
 
 # The heads of exchanges.
 
-HEADERS = frozenset(
-    {
-        "accept",
-        "content-type",
-        "request-id",
-        "retry-after",
-        "server",
-        "user-agent",
-        "x-request-id",
-        "x-vercel-ai-data-stream",
-        "x-vercel-ai-ui-message-stream",
-    }
-)
+HEADERS = frozenset({
+    "accept", "content-type", "request-id", "retry-after", "server", "user-agent", "x-request-id",
+    "x-vercel-ai-data-stream", "x-vercel-ai-ui-message-stream",
+})  # fmt: skip
 """The names of the headers that are recorded. `content-encoding` is missing, because decoded bytes are recorded."""
 
 REDACTED = "[redacted]"

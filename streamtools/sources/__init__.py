@@ -32,29 +32,10 @@ from streamtools.sources.detection import ADAPTERS, Undecided
 from streamtools.sources.finished import finished
 
 __all__ = [
-    "ADAPTERS",
-    "Adapter",
-    "Frame",
-    "FrameAdapter",
-    "LineDecoder",
-    "SSEDecoder",
-    "Source",
-    "Undecided",
-    "adapter",
-    "ai_sdk",
-    "anthropic",
-    "bedrock",
-    "cohere",
-    "detect",
-    "events",
-    "finished_response",
-    "gemini",
-    "latitude",
-    "ollama",
-    "openai",
-    "responses",
-    "text",
-]
+    "ADAPTERS", "Adapter", "Frame", "FrameAdapter", "LineDecoder", "SSEDecoder", "Source", "Undecided", "adapter",
+    "ai_sdk", "anthropic", "bedrock", "cohere", "detect", "events", "finished_response", "gemini", "latitude",
+    "ollama", "openai", "responses", "text",
+]  # fmt: skip
 
 
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
