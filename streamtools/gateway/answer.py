@@ -227,4 +227,4 @@ def write_refusal(client: Client, status: int, body: bytes) -> bytes:
     if client == "openai" and isinstance(value, dict) and "error" in value:
         return body
     hint = ": check the URL of the upstream, which usually ends with /v1" if status == 404 else ""
-    return error_body(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
+    return error_body(client, status, read_fault(value, f"the upstream answered with status {status}{hint}").message)

@@ -268,7 +268,7 @@ class RewrittenExchange(Exchange):
             self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
             return write_refusal(self.client, self._status, bytes(self._body))
         if self._failed:  # the client has the first part of the answer, which this upstream should have continued
-            sent = self._convert([read_fault(None).event()])
+            sent = self._convert([read_fault(None)])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._convert(self._adapter.close(cause))
         if self._failover.answer.fault is not None:
@@ -288,7 +288,7 @@ class RewrittenExchange(Exchange):
                 return self._convert(self._adapter.feed(body)) + self._convert(self._adapter.close(cause))
             return self._convert([interrupted(cause) if cause else _NOT_JSON])
         if not isinstance(value, dict) or value.get("error"):
-            return self._convert([read_fault(value).event()])
+            return self._convert([read_fault(value)])
         id, model = (name if isinstance(name := value.get(key), str) else None for key in ("id", "model"))
         self._identity = id, model
         return self._convert(finished(value, limits))

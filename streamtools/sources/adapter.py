@@ -41,15 +41,7 @@ from streamtools.json_values import DECODE_ERRORS, Rejected, as_dict, decode, fi
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.logs import loggable
 from streamtools.sources.event_formats import advice_for_unsupported, describe_event, format_of
-from streamtools.sources.provider_terms import (
-    Fault,
-    bounded,
-    bounded_id,
-    finish_reason,
-    name_of,
-    raised_error,
-    read_fault,
-)
+from streamtools.sources.provider_terms import bounded, bounded_id, finish_reason, name_of, raised_error, read_fault
 from streamtools.sources.read_pace import ReadPace, current_pace
 from streamtools.sources.transport import Transport, check_url
 
@@ -77,7 +69,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     event: str = "message"
 
 
-Framed: TypeAlias = Frame | SourceWarning | Fault
+Framed: TypeAlias = Frame | SourceWarning | SourceError
 """A frame, a warning about lost bytes, or an error after which the rest of the stream cannot be read."""
 
 
@@ -570,10 +562,10 @@ class FrameAdapter(Adapter):
         if text := self._text.close():
             events.append(TextDelta(text))
 
-    def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
+    def _fail(self, fault: SourceError, events: list[SourceEvent]) -> None:
         """Append buffered data and then the error. All later data of the stream is dropped."""
         self._flush(events)
-        events.append(fault.event() if isinstance(fault, Fault) else fault)
+        events.append(fault)
         self._over = True
 
     def _add_text(self, text: Any, events: list[SourceEvent]) -> None:

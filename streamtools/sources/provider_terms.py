@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,8 @@ from streamtools.json_values import well_formed
 
 MESSAGE_LENGTH = 500
 """The maximum length of an error message, in characters. Some providers repeat the whole prompt in a message."""
+
+_NO_MESSAGE = "the provider reported an error"
 
 _TERMS: dict[FinishReason, str] = {
     "stop": "stop end_turn stop_sequence completed complete",
@@ -135,31 +137,12 @@ def url_of(response: object) -> str | None:
     return None if url is None else shown_url(url)
 
 
-class Fault(NamedTuple):
-    """An error that a provider reports.
+def read_fault(value: Any, otherwise: str = _NO_MESSAGE) -> SourceError:
+    """Read an error: a text, an object with one of the keys `_MESSAGES`, or a list whose first item is one of these.
 
-    `message` may be shown to users. `kind` is only for the log. It holds the types and codes of the error and the id of
-    the request. `status` is the HTTP status, or None.
+    `otherwise` is the message if the provider sent none. The `cause` holds the types and codes of the error and the id
+    of the request.
     """
-
-    message: str
-    kind: str
-    status: int | None
-    failed_generation: str | None = None
-    """The whole text of the model, if the provider could not parse a call in it. Else None."""
-
-    def event(self, otherwise: str = "the provider reported an error") -> SourceError:
-        """Return the error event. `otherwise` is used if the provider sent no message."""
-        return SourceError(
-            self.message or otherwise,
-            status=self.status,
-            cause=self.kind or None,
-            failed_generation=self.failed_generation,
-        )
-
-
-def read_fault(value: Any) -> Fault:
-    """Read an error: a text, an object with one of the keys `_MESSAGES`, or a list whose first item is one of these."""
     message, kinds, status, failed = "", [], None, None
     for _ in range(8):  # error objects may be nested; no known provider nests more than eight
         if isinstance(value, list):
@@ -173,7 +156,8 @@ def read_fault(value: Any) -> Fault:
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
         message = bounded(_api_key.sub("…", value))
-    return Fault(message, bounded(" ".join(kinds), 200), status, failed)
+    cause = bounded(" ".join(kinds), 200) or None
+    return SourceError(message or otherwise, status=status, cause=cause, failed_generation=failed)
 
 
 def read_status(value: Any) -> int | None:
@@ -192,13 +176,11 @@ def raised_error(error: Exception) -> SourceError | None:
     if isinstance(body, str):
         with contextlib.suppress(ValueError, RecursionError):
             body = json.loads(body)
-    fault = read_fault(body)
+    fault = read_fault(body, "")
     message = fault.message or _get(error, "message")
-    return fault._replace(
-        message=bounded(message) if isinstance(message, str) else "",
-        kind=fault.kind or ("" if fault.message else name_of(error)),
-        status=status or fault.status,
-    ).event()
+    message = (bounded(message) if isinstance(message, str) else "") or _NO_MESSAGE
+    cause = fault.cause or (None if fault.message else name_of(error))
+    return msgspec.structs.replace(fault, message=message, cause=cause, status=status or fault.status)
 
 
 def name_of(error: Exception) -> str:

@@ -126,10 +126,8 @@ class Transport:
             return None
         status = getattr(self.response, "status_code", None)
         failed = isinstance(status, int) and not 200 <= status < 300
-        if not failed:
-            status = None
-            if not (_is_json(self.content_type) and await self._read_first_byte() in (b"{", b"[")):
-                return None
+        if not (failed or (_is_json(self.content_type) and await self._read_first_byte() in (b"{", b"["))):
+            return None
         with contextlib.suppress(Exception):  # an incomplete body is also useful
             while len(self._body) < MAX_BODY:
                 self._body += await anext(self)
@@ -137,16 +135,16 @@ class Transport:
             value = decode(bytes(self._body[:MAX_BODY]))
         except ValueError:
             value = None
-        fault = read_fault(value)
         if failed:
-            error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
+            error = read_fault(value, _PHRASES.get(status or 0, f"HTTP status {status}"))
             if error.message in ("Not Found", "File Not Found", "Method Not Allowed"):
                 error = msgspec.structs.replace(error, message=f"{error.message}; {check_url(endpoint)}")
         else:
             whole = value[0] if isinstance(value, list) and value else value  # Gemini sends one array
             advice = (text for key, text in _ADVICE.items() if isinstance(whole, dict) and key in whole)
-            error = fault.event(_NO_STREAM + next(advice, ""))
-        return msgspec.structs.replace(error, url=url_of(self.response))
+            error = read_fault(value, _NO_STREAM + next(advice, ""))
+            status = error.status
+        return msgspec.structs.replace(error, status=status, url=url_of(self.response))
 
     async def aclose(self) -> None:
         """Close the iterator and the response, even during a read. Exceptions that they raise are suppressed."""

@@ -17,7 +17,6 @@ from streamtools import sources
 from streamtools.errors import Code
 from streamtools.limits import Limits
 from streamtools.sources.adapter import Frame, bad_frame, skipped
-from streamtools.sources.provider_terms import Fault
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import called, read, texts
 from tests.support.bodies import Pieces
@@ -294,7 +293,7 @@ def test_a_message_with_a_wrong_checksum_is_dropped() -> None:
     one, two = event("a", "one"), event("a", "two")
     flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
     lost = bad_frame("a message fails its checksum")
-    ended = Fault("the prelude of a message is invalid", "framing", None)
+    ended = kinds.SourceError("the prelude of a message is invalid", cause="framing")
     for chunks in usual_cuts(flipped + two):
         assert [lost, Frame(b'"two"', "a")] == decode(*chunks)
     for at in range(12):

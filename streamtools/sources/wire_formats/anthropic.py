@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceRaw
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
-from streamtools.sources.provider_terms import Fault, integer, names, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import integer, names, object_in, objects, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
@@ -95,7 +95,8 @@ class Anthropic(FrameAdapter):
         id = string(message.get("id")) or ""
         if self._id is not None:
             if id and self._id and id != self._id:
-                self._fail(Fault("the provider began its answer again in mid-stream", "message_start", None), events)
+                again = "the provider began its answer again in mid-stream"
+                self._fail(SourceError(again, cause="message_start"), events)
             return
         self._id = id
         self._name_response(id, message.get("model"))

@@ -22,7 +22,7 @@ from zlib import crc32
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceRaw
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
@@ -38,7 +38,7 @@ from streamtools.sources.adapter import (
     skipped,
 )
 from streamtools.sources.event_formats import format_of
-from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string, text_in
+from streamtools.sources.provider_terms import bounded, object_in, read_fault, read_usage, string, text_in
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.openai import ChatCompletions
 
@@ -80,7 +80,7 @@ class EventStreamDecoder(FrameDecoder):
             total, headers, checksum = _prelude.unpack_from(self._buffer, at)
             if crc32(self._buffer[at : at + 8]) != checksum or total < _MIN_SIZE or headers > total - _MIN_SIZE:
                 self.ignored = self.ignored or bytes(self._buffer[at : at + _prelude.size])
-                frames.append(Fault("the prelude of a message is invalid", "framing", None))
+                frames.append(SourceError("the prelude of a message is invalid", cause="framing"))
                 self._over = True
             elif total > self._limit:
                 frames.append(skipped(total, self._limit))
@@ -188,9 +188,9 @@ class Bedrock(FrameAdapter):
         if name == "message" and isinstance(value, dict) and len(value) == 1:  # an event of boto3
             ((name, value),) = value.items()
         if name == "error" or name.endswith("Exception"):
-            fault = read_fault(value)
-            kind = fault.kind or bounded(name, 100)
-            self._fail(fault._replace(message=f"{fault.message or 'the request failed'} ({kind})", kind=kind), events)
+            fault = read_fault(value, "the request failed")
+            kind = fault.cause or bounded(name, 100)
+            self._fail(msgspec.structs.replace(fault, message=f"{fault.message} ({kind})", cause=kind), events)
         elif name in _HANDLERS and isinstance(value, dict):
             _HANDLERS[name](self, value, events)
         else:
@@ -316,7 +316,7 @@ class Bedrock(FrameAdapter):
         if self._inner is None:
             super()._fail(fault, events)
             return
-        events += self._inner.close(fault.event() if isinstance(fault, Fault) else fault)
+        events += self._inner.close(fault)
         self._over = True
 
 

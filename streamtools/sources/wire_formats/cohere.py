@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
+from streamtools.sources.provider_terms import bounded, object_in, read_fault, read_usage, text_in
 
 _IGNORED = ("content-end", "citation-end", "ping")
 
@@ -90,7 +92,8 @@ class Cohere(FrameAdapter):
         usage = read_usage(delta.get("usage"))
         if (error := text_in(delta, "error")) is not None:
             self._report_usage(usage, events)
-            self._fail(Fault(bounded(error), bounded(reason or "", 100), None), events)
+            cause = bounded(reason or "", 100) or None
+            self._fail(msgspec.structs.replace(read_fault(error), cause=cause), events)
             return
         self._flush(events)
         self._complete_response(reason, usage, events)

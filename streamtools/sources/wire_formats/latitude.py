@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent
+from streamtools.events import ChainCompleted, NativeToolCall, SourceError, SourceEvent
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame
-from streamtools.sources.provider_terms import Fault, bounded, names, object_in, read_fault, read_usage, text_in
+from streamtools.sources.provider_terms import bounded, names, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
 _EVENTS = ("latitude-event", "provider-event")  # the names of server-sent events
@@ -56,7 +56,7 @@ class Latitude(TurnsAdapter):
         self._listed = 0  # the number of calls in events that list calls
         self._conversation: str | None = None
         self._turns = 0  # the number of completed turns
-        self._fault: Fault | None = None  # the error of an `error` part; a `chain-error` may follow
+        self._fault: SourceError | None = None  # the error of an `error` part; a `chain-error` may follow
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):
@@ -177,8 +177,9 @@ class Latitude(TurnsAdapter):
             self._over = True
 
     def _fail_with(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        fault = read_fault(event.get("error") or event.get("message") or _piece(event))
-        self._fail(fault if fault.message else self._fault or fault, events)
+        value = event.get("error") or event.get("message") or _piece(event)
+        has_message = read_fault(value, "").message != ""
+        self._fail(read_fault(value) if has_message or self._fault is None else self._fault, events)
 
     def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Forward an event as `raw`, without its envelope and `messages`. An `error` frame is reported as an error."""

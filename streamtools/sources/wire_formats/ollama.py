@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, LineDecoder
@@ -37,7 +39,7 @@ class Ollama(FrameAdapter):
         if error:
             fault = read_fault(error)
             if url := text_in(value, "signin_url"):
-                fault = fault._replace(message=bounded(f"{fault.message}; sign in at {url}"))
+                fault = msgspec.structs.replace(fault, message=bounded(f"{fault.message}; sign in at {url}"))
             self._fail(fault, events)
         elif done is True:
             if message is None and (wrong_format := self._wrong_format_error(events)) is not None:

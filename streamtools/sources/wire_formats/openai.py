@@ -33,7 +33,7 @@ from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDel
 from streamtools.json_values import DECODE_ERRORS, fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, GrowingItem, SSEDecoder
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import bounded, finish_reason, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
@@ -185,11 +185,10 @@ class ChatCompletions(FrameAdapter):
         if is_truncated and finish_reason(self._reason) in ("stop", "tool_calls"):
             self._reason = str(native)
 
-    def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
+    def _fail(self, fault: SourceError, events: list[SourceEvent]) -> None:
         is_truncated = self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls")
-        if is_truncated and isinstance(fault, Fault):
-            # Do not report the failed generation, because it may be truncated.
-            fault = fault._replace(failed_generation=None)
+        if is_truncated:  # the failed generation may be truncated, too
+            fault = msgspec.structs.replace(fault, failed_generation=None)
         super()._fail(fault, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:

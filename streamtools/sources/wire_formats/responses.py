@@ -21,10 +21,10 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
+from streamtools.events import FinishReason, ReasoningDelta, SourceError, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import Fault, names, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import names, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.output_items import (
     CALLS,
     HOSTED,
@@ -233,7 +233,9 @@ class Responses(FrameAdapter):
         id = string(response.get("id"))
         self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # visible text cannot be withdrawn
-            self._fail(Fault("the provider began its answer again in mid-stream", "response.created", None), events)
+            self._fail(
+                SourceError("the provider began its answer again in mid-stream", cause="response.created"), events
+            )
         self._id = self._id or id
 
     def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
