@@ -49,7 +49,6 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
         state = httpx.get(f"{url}/conversation", trust_env=False).json()
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=60)
-
     assert "recordings of gemma-3-270m" == state["label"]
     assert {*shipped()} == {each["name"] for each in state["suggestions"]}
     assert FIRST == tuple(each["name"] for each in state["suggestions"])[: len(FIRST)]
@@ -132,7 +131,6 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     status = main(["serve", *arguments])
-
     assert status == (1 if "--host" in arguments else 2)
     assert message in error_line(capsys)
 
@@ -141,7 +139,6 @@ def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status = main(["serve", "--port", str(port)])
-
     assert 1 == status
     assert (
         f"port {port}: the port is in use; choose another port with --port, or --port 0 for any free port"
@@ -154,7 +151,6 @@ def test_a_missing_package_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str, extras: str
 ) -> None:
     _without(monkeypatch, missing)
-
     assert 2 == main(["serve", "--port", "0"])
     assert f'this command needs {missing}: pip install "streamtools[{extras}]"' in error_line(capsys)
 
@@ -211,7 +207,6 @@ async def test_recordings_are_played_to_their_end(name: str) -> None:
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.post("/runs", {"question": "?", "suggestion": name})).json()["run"]
         events = await page.events(run)
-
     kinds = [event["type"] for event in events]
     assert ("truncated" if name == "cut-call" else "finished") == events[-1]["reason"]
     assert ("call" in name or name == "two-tools") == ("call-start" in kinds) or name == "no-call"
@@ -227,7 +222,6 @@ async def test_a_question_without_a_recording_gets_an_explanation() -> None:
     async with opened(answerer=RecordedAnswers(speed=50)) as page:
         unknown = await page.events(await page.ask("Who are you?"))
         events = await page.events(await page.ask("what is  17.5 plus 24?"))
-
     text = "".join(event.get("text", "") for event in unknown if event["type"] == "text")
     assert "streamtools serve --model NAME" in text
     assert ["add"] == [event["call"]["name"] for event in events if event["type"] == "executed"]

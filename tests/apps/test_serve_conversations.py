@@ -80,7 +80,6 @@ async def test_a_conversation_has_one_answer_at_a_time() -> None:
         go.set()
         await page.events(run)
         await page.ask("Two?")
-
     assert 409 == refused.status_code
     assert "still being answered" in refused.text
 
@@ -157,7 +156,6 @@ async def test_a_question_without_an_answer_is_not_sent_again() -> None:
         failed = await page.events(await page.ask("One?"))
         assert ("done", "failed") == (failed[-1]["type"], failed[-1]["reason"])
         await page.events(await page.ask("Two?"))
-
         assert ["Two?"] == [each["content"] for each in page.provider.bodies[-1]["messages"]]
 
 
@@ -199,7 +197,6 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
         call_id = json.loads(await page.until(run, '"approval-requested"'))["call"]["id"]
         denied = await page.post(f"/runs/{run}/calls/{call_id}", {"decision": "deny", "reason": "too much"})
         events = await page.events(run)
-
         assert 200 == denied.status_code
         assert ["tool_denied"] == [event["code"] for event in events if event["type"] == "error"]
         assert "too much" in str(page.provider.bodies[1]["messages"])
@@ -226,5 +223,4 @@ async def test_the_number_of_turns_is_limited(monkeypatch: pytest.MonkeyPatch) -
             runs.append(await page.ask(question))
             await page.events(runs[-1])
         known = await page.state()
-
     assert runs[1:] == [turn["run"] for turn in known["turns"]]

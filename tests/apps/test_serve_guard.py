@@ -39,7 +39,6 @@ async def test_a_document_loads_no_other_files() -> None:
 async def test_every_response_has_the_security_headers(path: str) -> None:
     async with opened() as page:
         headers = (await page.client.get(path)).headers
-
     assert "nosniff" == headers["x-content-type-options"]
     assert "no-referrer" == headers["referrer-policy"]
     assert "same-origin" == headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"]
@@ -60,7 +59,6 @@ async def test_an_unknown_host_name_is_refused(host: str, status: int) -> None:
     """This prevents DNS rebinding."""
     async with opened(hosts=["known.example"]) as page:
         response = await page.client.get("/conversation", headers={"host": host.format(port=page.server.port)})
-
     assert status == response.status_code
 
 
@@ -83,7 +81,6 @@ async def test_a_post_request_needs_the_origin_and_type_of_the_page(
     async with opened(saying("Hello.")) as page:
         headers = {"content-type": "application/json", **headers}
         response = await page.client.post(path, content=b'{"question":"Hi"}', headers=headers)
-
     if status == 201 and "none" in path:
         status = 400 if path.endswith("call") else 404
     assert status == response.status_code
@@ -112,7 +109,6 @@ async def test_a_long_body_is_refused() -> None:
 async def test_an_invalid_body_is_refused(body: bytes) -> None:
     async with opened() as page:
         response = await page.client.post("/runs", content=body, headers={"content-type": "application/json"})
-
         assert 400 == response.status_code
         assert response.text
         assert [] == page.provider.requests
@@ -122,7 +118,6 @@ async def test_a_call_id_may_contain_a_slash() -> None:
     async with opened(saying("Hello.")) as page:
         run = await page.ask("Hi")
         decided = await page.post(f"/runs/{run}/calls/a%2Fb", {"decision": "deny"})
-
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.text)
 
 
@@ -144,7 +139,6 @@ async def test_a_refused_question_stores_no_conversation(monkeypatch: pytest.Mon
 async def test_unknown_paths_and_methods_are_refused() -> None:
     async with opened() as page:
         nowhere, wrong = await page.client.get("/nowhere"), await page.client.get("/runs")
-
     assert [(404, "Not Found"), (405, "Method Not Allowed")] == [
         (each.status_code, each.text) for each in (nowhere, wrong)
     ]

@@ -110,7 +110,6 @@ def test_native_calls_are_discarded(client: str) -> None:
     exchange = begin(client, request(client), mode="native", fallbacks=[SECOND])
     sent = give(exchange, 200, b"".join(map(chunk, frames)) + sse({"error": {"message": "overloaded", "code": 503}}))
     got = collect(client, sent + give(exchange, 200, chunk(native('{"city": "Basel"}'), "tool_calls") + DONE))
-
     assert got.text.strip() == "I look."
     assert [arguments for _, _, arguments in got.calls] == [{"city": "Basel"}]
     assert got.error is None

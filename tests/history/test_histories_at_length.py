@@ -35,9 +35,7 @@ def test_many_items_are_one_turn_in_linear_time() -> None:
 
 def test_a_result_without_a_name_answers_the_first_open_call() -> None:
     results = [{"role": "tool", "content": str(number)} for number in range(MANY)]
-
     _, answers = read_messages([*map(item, range(MANY)), *results])
-
     assert isinstance(answers, Results)
     assert [f"c{number}" for number in range(MANY)] == [each.call_id for each in answers.results]
 

@@ -246,7 +246,6 @@ def _native_ids(results: Results) -> list[str]:
 def test_calls_as_text_leave_no_native_calls(history: list[Message], format: str, dialect: Dialect | None) -> None:
     """Each call in text has a result."""
     written = write_messages([*calls_as_text(history, dialect), User("?")], format, dialects=DIALECTS)
-
     assert [] == breaches(written, format)
     assert "tool_use" not in str(written)
     assert "functionCall" not in str(written)
@@ -259,7 +258,6 @@ def test_written_messages_are_read_unchanged(history: list[Message], format: str
     """For Anthropic, messages of one role are joined."""
     written = write_messages([*history, User("?")], format, dialects=DIALECTS)
     again = write_messages(read_messages(written), format, dialects=DIALECTS)
-
     assert [] == breaches(again, format)
     assert again == write_messages(read_messages(again), format, dialects=DIALECTS)
     if format not in ("anthropic", "gemini"):

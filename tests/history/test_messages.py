@@ -203,7 +203,6 @@ def test_openai_gets_no_reasoning_and_ollama_its_text() -> None:
     """OpenAI's format gets only Google's signature of a call."""
     turn = Assistant("Hi.", (call("w", "weather", signature="s"),), (Thought("First.", "s1"), Thought("Then.")))
     (openai,), (ollama,) = turn_for("openai", turn), turn_for("ollama", turn)
-
     assert {"role", "content", "tool_calls"} == openai.keys()
     assert {"google": {"thought_signature": "s"}} == openai["tool_calls"][0]["extra_content"]
     assert "First.\nThen." == ollama["thinking"]
@@ -410,7 +409,6 @@ def test_content_that_json_cannot_express_is_replaced() -> None:
     odd = call("x", "f", city=["\ud83d"], far=float("inf"))
     turn = Assistant("\ud83d\ude00\ud83d", (odd,))
     expected = {"city": ["\ufffd"], "far": None}
-
     assert "\U0001f600\ufffd" == turn_for("openai", turn)[0]["content"]
     assert '{"city":["\ufffd"],"far":null}' == turn_for("openai", turn)[0]["tool_calls"][0]["function"]["arguments"]
     assert expected == turn_for("anthropic", turn)[0]["content"][-1]["input"]

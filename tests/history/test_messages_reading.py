@@ -124,9 +124,7 @@ def test_signatures_and_ids_must_be_strings(odd: object) -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": odd}
     call = {"type": "tool_use", "id": odd, "name": "f", "input": {}}
     item = {"type": "reasoning", "id": odd, "encrypted_content": odd, "summary": []}
-
     (turn, reasoned) = read_messages([{"role": "assistant", "content": [block, call]}, item])
-
     assert isinstance(turn, Assistant)
     assert isinstance(reasoned, Assistant)
     assert ((Thought("Hm."),), None) == (turn.thoughts, turn.calls[0].provider_id)

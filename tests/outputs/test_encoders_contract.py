@@ -232,7 +232,6 @@ def test_an_encoder_is_for_one_response(row: Row) -> None:
 def test_encoders_have_the_attributes_of_the_protocol(row: Row) -> None:
     """Content type, headers and keep-alive match the framing."""
     encoder = row.make()
-
     assert row.sse == (encoder.content_type == "text/event-stream")
     assert encoder.headers["cache-control"] == "no-cache"
     assert encoder.headers["x-accel-buffering"] == "no"

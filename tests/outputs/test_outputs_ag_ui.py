@@ -55,7 +55,6 @@ def inside(*events: UIEvent, **given: Any) -> list[Part]:
 def test_a_run_has_the_ids_of_its_request() -> None:
     """Otherwise it has its own. It always declares its version."""
     asked = body(Start("r"), FINISHED, thread_id="t-1", run_id="r-1")
-
     assert {"type": "RUN_STARTED", "threadId": "t-1", "runId": "r-1", "protocolVersion": "1.0"} == asked[0]
     assert ("t-1", "r-1") == (asked[-1]["threadId"], asked[-1]["runId"])
     assert {"type": "RUN_STARTED", "threadId": "r", "runId": "r", "protocolVersion": "1.0"} == body(
@@ -127,7 +126,6 @@ def test_the_calls_of_one_turn_belong_to_one_message() -> None:
         *(StepStart(2), CallStart("c3", "weather"), Error(Code.INVALID_JSON, "no", "c3"), StepEnd(2, "stop")),
         Done("finished", "tool_calls", None, [WEATHER, TIME]),
     )
-
     first, second, third = (each["parentMessageId"] for each in told if each["type"] == "TOOL_CALL_START")
     assert first == second
     assert third not in (first, *(each["messageId"] for each in told if each["type"] == "TEXT_MESSAGE_START"))
@@ -152,7 +150,6 @@ def test_calls_for_the_front_end_are_listed() -> None:
     """A reader of 1.0 gets their names; an earlier one finds calls without results."""
     done = Done("finished", "tool_calls", None, [WEATHER])
     run = Start("r"), StepStart(1), Call(WEATHER), StepEnd(1, "tool_calls"), done
-
     assert {"type": "success", "pendingToolCallIds": ["c1"]} == body(*run)[-1]["outcome"]
     result = {"reason": "finished", "finishReason": "tool_calls"}
     expected = {"type": "RUN_FINISHED", "threadId": "r", "runId": "r", "result": result}
@@ -163,7 +160,6 @@ def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
     """The outcome has the id of the call in all versions."""
     done = Done("finished", "tool_calls", None, [WEATHER, TIME])
     run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
-
     assert {"type": "interrupt", "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}]} == body(
         *run
     )[-1]["outcome"]
@@ -175,7 +171,6 @@ def test_calls_in_the_messages_are_not_sent_again() -> None:
     encoder = outputs.ag_ui(known_calls=["c1"])
     events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0), FINISHED]
     told = read_body(b"".join(map(encoder.encode, events)), done=False)
-
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
 
 
@@ -184,7 +179,6 @@ def test_tokens_are_sent_at_the_end() -> None:
     steps = UsageReport(Usage(input=10, output=2, cache_read=4)), UsageReport(Usage(input=1, output=1, reasoning=1))
     failed = Error(Code.UPSTREAM_ERROR, "no"), Done("failed", "error", None, [])
     total = [{"inputTokens": 11, "outputTokens": 3, "cachedInputTokens": 4, "reasoningTokens": 1}]
-
     assert total == body(Start("r"), *steps, FINISHED)[-1]["usage"]
     assert total == body(Start("r"), *steps, *failed)[-1]["usage"]
     assert "usage" not in body(Start("r"), *steps, FINISHED, version=None)[-1]
@@ -197,7 +191,6 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
         *(Start("r"), StepStart(1), Text("a"), Error(Code.UPSTREAM_ERROR, "The provider is overloaded.")),
         *(StepEnd(1, None), Done("failed", "error", None, [])),
     )
-
     assert [
         {"type": "TEXT_MESSAGE_END", "messageId": "r-1"},
         {"type": "STEP_FINISHED", "stepName": "step-1"},
@@ -208,7 +201,6 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
 def test_a_growing_value_is_sent_in_custom_events() -> None:
     """The parts of a call's arguments have the id of the call."""
     custom = [part["value"] for part in inside(Partial(["a"], None, True), Partial([], {}, call_id="c"))[-2:]]
-
     assert custom == [
         {"path": ["a"], "value": None, "complete": True},
         {"toolCallId": "c", "path": [], "value": {}, "complete": False},
@@ -218,7 +210,6 @@ def test_a_growing_value_is_sent_in_custom_events() -> None:
 def test_a_body_that_breaks_off_is_an_error() -> None:
     """Otherwise the client would take it for complete."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"), Warning(Code.NEAR_MISS, "w"))
-
     assert ["TEXT_MESSAGE_END", "TOOL_CALL_RESULT", "STEP_FINISHED", "RUN_ERROR"] == [
         each["type"] for each in told[-4:]
     ]

@@ -65,7 +65,6 @@ def input_error(id: str, name: str, input: str, text: str, **more: Any) -> Part:
 
 def test_the_headers_name_the_protocol() -> None:
     encoder = outputs.ai_sdk()
-
     assert "v1" == encoder.headers["x-vercel-ai-ui-message-stream"]
     assert not encoder.resumable
 
@@ -89,7 +88,6 @@ def test_white_space_alone_is_no_block() -> None:
         *(Text("\n"), Call(WEATHER), Text("\n"), Text("\n "), Reasoning(" "), Text("a"), Reasoning("\n"), Text(" ")),
         *(Text("b"), Executed(WEATHER, 1, None, 0), Call(TIME), Text(" "), Executed(TIME, 1, None, 0)),
     )
-
     assert ["\n\n a", " ", "b"] == [part["delta"] for part in told if part["type"] == "text-delta"]
     assert not [part for part in told if part["type"].startswith("reasoning")]
 
@@ -138,14 +136,12 @@ def test_a_lost_process_is_reported_inside_a_text() -> None:
 def test_tools_with_types_get_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
     """`dynamic` names the calls that are `dynamic-tool` parts; others are `tool-NAME`."""
     calls = parts(Call(WEATHER), Executed(WEATHER, 1, None, 0), Call(TIME), Executed(TIME, 1, None, 0), dynamic=dynamic)
-
     assert told == [part.get("dynamic") for part in calls if part["type"] == "tool-input-available"]
 
 
 def test_progress_is_a_data_part() -> None:
     """Clients do not keep it in the message."""
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
-
     data = {"toolCallId": "c1", "progress": 50}
     assert {"type": "data-tool-progress", "id": "c1", "data": data, "transient": True} == parts(*run)[2]
     assert [] == parts(Progress("c9", 50)), "of a call that nobody knows"
@@ -157,7 +153,6 @@ def test_progress_is_a_data_part() -> None:
 def test_a_complete_call_that_does_not_run_is_an_output_error(code: Code) -> None:
     """The model reads the same message."""
     told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
-
     assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because", "dynamic": True} == told[-1]
 
 
@@ -185,7 +180,6 @@ def test_a_growing_value_is_sent_in_pieces() -> None:
     """The growth is for `onData` alone, because the message has the text."""
     added: list[UIEvent] = [Text('{"a'), Partial([], {}), Text('": null'), Partial(["a"], None, True)]
     data = [part for part in parts(*added) if part["type"] == "data-partial"]
-
     assert [each["data"]["path"] for each in data] == [[], ["a"]]
     grown = {"path": ["a"], "value": None, "complete": True}
     assert data[1] == {"type": "data-partial", "data": grown, "transient": True}
@@ -194,7 +188,6 @@ def test_a_growing_value_is_sent_in_pieces() -> None:
 def test_a_call_that_waits_for_approval_is_requested() -> None:
     """The request has the id of its call. Version 5 gets only the call."""
     run = ApprovalRequested(TIME, 9.5), Executed(TIME, 1, None, 0)
-
     assert {"type": "tool-approval-request", "approvalId": "c2", "toolCallId": "c2"} == parts(*run)[2]
     assert ["tool-input-start", "tool-input-available", "tool-output-available"] == [
         part["type"] for part in parts(*run, target=5)
@@ -204,7 +197,6 @@ def test_a_call_that_waits_for_approval_is_requested() -> None:
 def test_a_denied_call_is_sent_as_denied() -> None:
     """It is denied if the version knows that. Version 7 also gets the answer of another client."""
     denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "too late", "c2", TIME)
-
     answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": False, "reason": "too late"}
     assert [answer, {"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied)[3:]
     assert [{"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied, target=6)[3:]
@@ -232,7 +224,6 @@ def test_a_denied_call_is_sent_as_denied() -> None:
 def test_a_generated_file_is_sent(raw: Any, kind: str, url: str) -> None:
     """It is between the texts before and after it, for every provider."""
     told = parts(Text("a"), Raw(raw), Text("b"))
-
     assert {"type": "file", "url": url, "mediaType": kind} == told[3]
     assert ["text-1", "text-2"] == [part["id"] for part in told if part["type"] == "text-end"]
 
@@ -241,7 +232,6 @@ def test_a_file_with_an_unsafe_url_is_dropped() -> None:
     """A file is data or on a server."""
     scripts = [{"type": "file", "url": "javascript:alert(1)", "mediaType": "image/png"}]
     images = [{"images": [{"image_url": {"url": "http://a.test/b"}}]}, {"type": "image_generation_call", "result": ""}]
-
     assert [] == parts(*[Raw(each) for each in (*scripts, *images)])
 
 
@@ -311,7 +301,6 @@ def test_tokens_are_metadata_of_the_message() -> None:
     """For all steps, in the names of the version."""
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)
     told = parts(UsageReport(first), UsageReport(Usage(input=1, output=1, total=2)))
-
     total = {"inputTokens": 11, "outputTokens": 3, "totalTokens": 14}
     details = {"inputTokenDetails": {"cacheReadTokens": 4}, "outputTokenDetails": {"reasoningTokens": 1}}
     assert {"type": "message-metadata", "messageMetadata": {"usage": total | details}} == told[-1]
@@ -324,7 +313,6 @@ def test_tokens_are_metadata_of_the_message() -> None:
 def test_the_start_has_the_id_and_the_metadata_of_the_message() -> None:
     """Without metadata, the field is omitted, because the client refuses null."""
     started = {"type": "start", "messageId": "msg_1"}
-
     assert started == body(Start("r"), FINISHED, message_id="msg_1")[0]
     assert (
         started | {"messageMetadata": {"model": "m"}}
@@ -363,7 +351,6 @@ def test_each_ending_has_its_reason(done: Done, target: int, reason: str) -> Non
 def test_calls_that_will_not_run_end(reason: Any, words: str) -> None:
     """Providers refuse a history with unanswered calls."""
     told = body(Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done(reason, None, None, [WEATHER]))
-
     assert [
         {"type": "tool-output-error", "toolCallId": "c1", "errorText": words, "dynamic": True},
         input_error("c2", "time", "", words, dynamic=True),
@@ -388,14 +375,12 @@ def test_a_run_that_failed_ends_with_its_error() -> None:
 def test_a_run_that_was_cancelled_is_aborted() -> None:
     """There is no `finish`."""
     told = body(Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, []))
-
     assert [{"type": "finish-step"}, {"type": "abort", "reason": "cancelled"}] == told[-2:]
 
 
 def test_a_body_that_breaks_off_ends_its_parts() -> None:
     """Text, calls and the step end before the error."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"))
-
     unanswered = "The run ended without a result of this call."
     assert [
         {"type": "text-end", "id": "text-1"},

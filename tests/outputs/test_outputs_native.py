@@ -15,7 +15,6 @@ from tests.support.sample_runs import RUNS
 def test_each_event_is_named_and_numbered() -> None:
     """Its name is the type, its id the seq, and its data the JSON."""
     encoder = outputs.native()
-
     assert b'event: text\nid: 7\ndata: {"type":"text","text":"a","seq":7}\n\n' == encoder.encode(Text("a", seq=7))
     assert b'event: start\ndata: {"type":"start","run_id":"r"}\n\n' == encoder.encode(Start("r"))
 
@@ -23,7 +22,6 @@ def test_each_event_is_named_and_numbered() -> None:
 def test_events_may_be_lines() -> None:
     """With `framing="ndjson"`, each event is one line."""
     encoder = outputs.native(framing="ndjson")
-
     assert b'{"type":"text","text":"a\\n","seq":7}\n' == encoder.encode(Text("a\n", seq=7))
     assert "application/x-ndjson" == encoder.content_type
     assert b"" == encoder.keep_alive
@@ -33,10 +31,8 @@ def test_events_may_be_lines() -> None:
 def test_events_survive_encoding(name: str) -> None:
     """A client reads the same events."""
     encoder, decoder = outputs.native(exclude=()), SSEDecoder()
-
     written = [encoder.encode(event) for event in RUNS[name]]
     frames = [frame for body in written for frame in decoder.feed(body)]
-
     assert RUNS[name] == [read_ui_event(frame.data) for frame in frames if isinstance(frame, Frame)]
     assert [event.type for event in RUNS[name]] == [frame.event for frame in frames if isinstance(frame, Frame)]
     assert all(b"\nid: %d\n" % event.seq in body for event, body in zip(RUNS[name], written, strict=True))
@@ -45,7 +41,6 @@ def test_events_survive_encoding(name: str) -> None:
 def test_event_types_can_be_excluded() -> None:
     """`done` cannot be excluded, because it ends the body."""
     encoder = outputs.native(exclude={"text"})
-
     assert b"" == encoder.encode(Text("a"))
     assert encoder.encode(Done("finished", None, None, [])).startswith(b"event: done\n")
     assert b"" == outputs.native(exclude="raw").encode(RUNS["what front ends need not know"][3])
@@ -55,7 +50,6 @@ def test_event_types_can_be_excluded() -> None:
 def test_messages_for_the_model_are_excluded(framing: Any) -> None:
     """Unless `exclude` says otherwise."""
     told = FollowUp([{"role": "user", "content": "the price that we pay is 5"}], seq=9)
-
     assert b"" == outputs.native(framing=framing).encode(told)
     assert b"the price that we pay" in outputs.native(framing=framing, exclude=()).encode(told)
     assert b"the price that we pay" in outputs.native(framing=framing, exclude="raw").encode(told)

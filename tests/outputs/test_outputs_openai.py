@@ -52,7 +52,6 @@ def test_a_short_answer_has_these_bytes() -> None:
 def test_a_pending_call_is_sent_as_a_native_call(deltas: bool) -> None:
     """In any dialect. The client runs it."""
     message = read(RUNS["a call that waits"], call_deltas=deltas)
-
     arguments = '{"city": "Bern"}' if deltas else ARGUMENTS  # as the model wrote them, or as we read them
     assert Message("So:", "", [("call_1", "weather", arguments)], "tool_calls", None, None) == message
 
@@ -97,7 +96,6 @@ def test_calls_that_a_client_must_not_run_are_not_sent(events: list[UIEvent]) ->
     run answers itself.
     """
     message = read(numbered(*START, Text("So."), *events))
-
     assert Message("So.", "", [], "stop", None, None) == message
 
 
@@ -115,7 +113,6 @@ def test_calls_that_a_client_must_not_run_are_not_sent(events: list[UIEvent]) ->
 def test_a_malformed_call_is_sent_with_the_text_of_the_model(raw: str, arguments: str, deltas: bool) -> None:
     """Clients answer such calls, and no client takes refused text for an object."""
     message = read(numbered(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
-
     assert [("call_1", "weather", arguments)] == message.calls
     assert "tool_calls" == message.finish
 
@@ -123,7 +120,6 @@ def test_a_malformed_call_is_sent_with_the_text_of_the_model(raw: str, arguments
 def test_a_malformed_call_that_was_sent_in_part_is_an_error() -> None:
     """Nothing is added to them."""
     message = read(RUNS["calls side by side"][:-2] + ending("finished", "stop"), call_deltas=True)
-
     assert [("call_2", "weather", "{}"), ("call_1", "weather", "{")] == message.calls
 
 
@@ -156,14 +152,12 @@ def test_the_finish_reason_depends_on_calls_and_truncation(end: list[UIEvent], f
 def test_an_error_ends_the_body(name: str) -> None:
     """Nothing follows it, not even `[DONE]`, and clients raise it."""
     error = {"message": "the provider is overloaded", "type": "server_error", "code": "upstream_error"}
-
     assert error == read(RUNS[name]).error
 
 
 def test_a_body_that_breaks_off_ends_with_an_error() -> None:
     """A run without `done` ends with an error, once."""
     error = {"message": "the stream ended before it was complete", "type": "server_error", "code": "stream_interrupted"}
-
     assert error == read(RUNS["text"][:3]).error
     assert "upstream_error" == (read(RUNS["an error in the middle"][:5]).error or {})["code"]
 
@@ -248,7 +242,6 @@ pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * 1024]), 
 def test_the_division_into_deltas_changes_nothing(items: list[str | int], places: list[int]) -> None:
     """A client builds the same message for every cut."""
     pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
-
     assert read(in_text(*items)) == read(in_text(*pieces))
 
 

@@ -84,7 +84,6 @@ def test_json_is_one_event(value: Any) -> None:
     """Every reader finds one event with that value, without a name or an id. Keep-alives are no events."""
     for around in (b"", KEEP_ALIVE):
         (frame,) = read_with_all_readers(around + encode_json(value) + around)
-
         assert ("message", "") == (frame.event, frame.id)
         assert whole(value) == json.loads(frame.data)
 
@@ -97,7 +96,6 @@ def test_raw_line_ends_in_strings_are_escaped() -> None:
 def test_half_a_surrogate_pair_raises_nothing() -> None:
     """It becomes U+FFFD. A complete pair becomes a character."""
     value = {"\ud83d": ["\ude00", ("\ud83d\ude00",)]}
-
     assert {"\ufffd": ["\ufffd", ["😀"]]} == json.loads(to_json(value))
 
 

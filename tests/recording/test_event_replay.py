@@ -65,7 +65,6 @@ async def test_a_replay_is_awaited_or_entered(tmp_path: Path) -> None:
     events = await played
     async with played as stream:
         streamed = [event async for event in stream]
-
     assert coalesce(events) == coalesce(streamed) == coalesce(await played)
     assert story(events)[2] == "text 'It is '"
     assert [line.split()[0] for line in story(events) if line.startswith("exec")] == ["executing", "executed"]

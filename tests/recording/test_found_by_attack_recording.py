@@ -44,7 +44,6 @@ def test_a_secret_does_not_hide_a_key_in_pieces() -> None:
     data = "".join(f'data: {{"delta":"{KEY[at : at + 3]}"}}\n\n' for at in range(0, len(KEY), 3)).encode()
     scrubber = Scrubber(["acme"])
     clean = scrubber.feed(data) + scrubber.close(complete=True)
-
     assert "sk-" + "*" * len(KEY[3:]) == "".join(re.findall('delta":"(.*?)"', clean.decode()))
 
 
@@ -74,7 +73,6 @@ def test_a_deep_body_is_not_recorded(opening: str, closing: str, depth: int) -> 
     """The client still gets its response."""
     body = opening * depth + "1" + closing * depth
     asked = describe_request("POST", "https://example.org/", [], body.encode(), record_body=True)
-
     assert "[redacted]" == redact_request(asked, encode_secrets([])).body
 
 
@@ -123,5 +121,4 @@ def test_a_recorded_content_encoding_is_ignored(tmp_path: Path) -> None:
     path = recording(tmp_path, request={"method": "GET", "url": "http://x/"}, response=response)
     with httpx.Client(transport=ReplayTransport(path)) as client:
         answer = client.get("http://x/")
-
     assert ("data: x\n\n", "x") == (answer.text, answer.headers["server"])

@@ -100,7 +100,6 @@ def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
     for start, stop in itertools.pairwise(cuts):
         writer.chunk(text[start:stop], 0)
     writer.end("end", 0)
-
     assert b'"base64"' not in file.getvalue()
 
 
@@ -120,7 +119,6 @@ def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
 )
 def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
     path = saved(tmp_path, Chunk(1.5, data), end=StreamEnd("end", 2))
-
     assert line == lines_of(path)[1]
     assert data == read_recording(path).data
 
@@ -163,7 +161,6 @@ def test_a_chunk_is_written_at_the_end_of_its_line(tmp_path: Path) -> None:
         writer.chunk(b"b", 2)
         assert [{"at": 1.0, "text": "a\n"}] == lines_of(path)[1:]
         writer.end("end", 3)
-
     assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path).chunks
 
 
@@ -214,7 +211,6 @@ def test_an_invalid_file_is_reported(tmp_path: Path, content: bytes, message: st
         read_recording(path)
     with pytest.raises(RecordingError) as lazily:
         list(open_exchange(path, 1))
-
     separator = ", " if message.startswith("line") else " "
     assert f"{path}{separator}{message}" == str(whole.value)
     assert str(whole.value) == str(lazily.value)
@@ -226,14 +222,12 @@ def test_a_read_error_is_reported_with_the_file_name() -> None:
         read_recording("/proc/self/mem")
     with pytest.raises(RecordingError) as any_file:
         open_exchange("/proc/self/mem")
-
     assert str(whole.value) == str(any_file.value) == "/proc/self/mem cannot be read: Input/output error"
 
 
 def test_an_invalid_file_name_is_shown_as_repr() -> None:
     with pytest.raises(RecordingError) as error:
         open_exchange("a\0b")
-
     assert str(error.value).startswith("'a\\x00b' cannot be read: embedded null")
 
 
@@ -243,7 +237,6 @@ def test_a_line_that_is_too_long_is_reported(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(MARK.encode() + b"x" * (2 * 1024 * 1024 + 1))
     with pytest.raises(RecordingError) as error:
         read_recording(path)
-
     assert f"{path}, line 2, is longer than 2 MiB" == str(error.value)
 
 
@@ -259,7 +252,6 @@ def test_an_incomplete_recording_is_read_up_to_its_break(tmp_path: Path, rest: s
         assert Chunk(1, b"a") == next(iter(opened))
         with pytest.raises(RecordingError):
             next(iter(opened))
-
     assert opened.end is None
 
 
@@ -267,7 +259,6 @@ def test_an_edited_recording_needs_no_length_and_digest(tmp_path: Path) -> None:
     path = saved(tmp_path, Chunk(0, b"cold"), end=StreamEnd("end", 1))
     path.write_text(path.read_text().replace("cold", "hot"))
     path.write_text(path.read_text().split(',"bytes"')[0] + "}")
-
     assert (b"hot", StreamEnd("end", 1)) == (read_recording(path).data, read_recording(path).end)
 
 
@@ -325,7 +316,6 @@ def test_a_raw_capture_is_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.sse"
     path.write_bytes(content)
     read = read_recording(path)
-
     assert (ExchangeHead(source="detect"), content, StreamEnd("end", 0)) == (read.head, read.data, read.end)
     assert {0.0} == {at for at, _ in read.chunks}
 
@@ -334,13 +324,11 @@ def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
     path = saved(tmp_path, Chunk(0, b"a"), Chunk(0, b"b"), end=StreamEnd("end", 1))
     with open_exchange(path, 1) as opened:
         first = next(iter(opened))
-
     assert (list(opened), opened.end, first.data) == ([], None, b"a")
 
 
 def test_shipped_recordings_are_complete_and_small() -> None:
     recordings = {name: read_recording(path) for name, path in shipped().items()}
-
     assert len(recordings) >= 8
     for name, recording in recordings.items():
         assert recording.head.title, name

@@ -55,6 +55,5 @@ def test_a_body_may_contain_the_keys_of_other_lines(body: dict[str, object], tmp
     lines = [head | asked, {"at": 1, "text": "data: x\n\n"}, {"at": 2, "end": "end"}]
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *lines]))
-
     assert [True, True] == [place.has_end for place in find_exchanges(path)]
     assert 2 == len(load_exchanges(path)) == len(read_recordings(path))

@@ -85,7 +85,6 @@ async def test_decoded_bytes_are_recorded(tmp_path: Path) -> None:
         client(httpx.AsyncHTTPTransport(), tmp_path / "answer.jsonl") as asking,
     ):
         response = await asking.post(server.url, content=b"")
-
     assert b"".join(CHUNKS) == response.content == read_recording(tmp_path / "answer.jsonl").data
     assert "content-encoding" not in response.headers
     assert "text/event-stream" == response.headers["content-type"]
@@ -98,7 +97,6 @@ async def test_a_broken_connection_is_recorded_as_reset(tmp_path: Path) -> None:
     ):
         with pytest.raises(httpx.RemoteProtocolError):
             await asking.get(server.url)
-
     recording = read_recording(tmp_path / "answer.jsonl")
     assert b"data: 1\n\n" == recording.data
     assert ("reset", "RemoteProtocolError") == (recording.end.kind, recording.end.error)
@@ -114,7 +112,6 @@ async def test_a_timeout_differs_from_a_reset(error: Exception, kind: str, tmp_p
         for _ in range(2):
             with pytest.raises(type(error)):
                 await asking.get("http://x")
-
     broken, none = in_memory(file, tmp_path)
     assert (b"a", b"") == (broken.data, none.data)
     assert [(kind, type(error).__name__)] * 2 == [(each.end.kind, each.end.error) for each in (broken, none)]
@@ -129,7 +126,6 @@ async def test_a_closed_response_is_recorded_as_left(tmp_path: Path) -> None:
             assert CHUNKS[0] == await anext(chunks)
         assert body.closed
         assert CHUNKS[1:] == [data async for data in chunks]  # the client has already received them
-
     recording = read_recording(tmp_path / "answer.jsonl")
     assert CHUNKS[0] == recording.data
     assert ("left", "") == (recording.end.kind, recording.end.error)

@@ -46,7 +46,6 @@ async def collect(replay: ReplayBytes) -> list[bytes]:
 def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
     """No chunk is empty, and times never decrease."""
     chunks = list(recut(recording(*stream).chunks, cut))
-
     assert b"".join(stream) == b"".join(data for _, data in chunks)
     assert cut == "recorded" or all(data for _, data in chunks)
     assert chunks == sorted(chunks, key=lambda chunk: chunk.at)
@@ -56,7 +55,6 @@ def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
 def test_cuts_do_not_depend_on_the_recorded_chunks(places: list[int]) -> None:
     borders = [0, *sorted(places), len(STREAM)]
     stream = [STREAM[start:stop] for start, stop in itertools.pairwise(borders)]
-
     assert list(FRAMES) == pieces(stream, "frame")
     assert [bytes([byte]) for byte in STREAM] == pieces(stream, "byte")
     assert pieces(stream, "whole") == [STREAM]
@@ -65,7 +63,6 @@ def test_cuts_do_not_depend_on_the_recorded_chunks(places: list[int]) -> None:
 
 def test_the_kinds_of_cut() -> None:
     stream = [b"ab", b"", b"cdef"]
-
     assert pieces(stream, "recorded") == [b"ab", b"", b"cdef"]
     assert pieces(stream, "byte") == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert pieces(stream, "whole") == [b"abcdef"]
@@ -76,7 +73,6 @@ def test_the_kinds_of_cut() -> None:
 
 def test_a_chunk_has_the_time_of_its_last_byte() -> None:
     chunks = (Chunk(1, b"data"), Chunk(2, b": a\n"), Chunk(3, b"\ndata: b"))
-
     assert [Chunk(3, b"data: a\n\n"), Chunk(3, b"data: b")] == list(recut(chunks, "frame"))
     assert [Chunk(1, b"da"), Chunk(2, b"ta: "), Chunk(3, b"a\n\ndata: b")] == list(recut(chunks, [2, 6]))
 
@@ -91,7 +87,6 @@ def test_an_unknown_cut_is_refused() -> None:
 @pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, (2,)])
 async def test_a_replay_returns_the_bytes_once(cut: Cut) -> None:
     replay = ReplayBytes(recording(*FRAMES), cut=cut)
-
     assert pieces(FRAMES, cut) == await collect(replay)
     assert await collect(replay) == []
 
@@ -121,7 +116,6 @@ async def test_a_replay_can_be_closed(tmp_path: Path) -> None:
     first = await anext(replay)
     await replay.aclose()
     await replay.aclose()
-
     assert (first, await collect(replay)) == (b"a", [])
 
 
@@ -148,7 +142,6 @@ async def test_a_cancelled_read_can_be_repeated() -> None:
         with anyio.move_on_after(0.001):
             got.append(await anext(replay, b""))
         given_up += 1
-
     assert got == [b"a", b""]
     assert given_up > 2
 
@@ -160,6 +153,5 @@ async def test_a_replay_without_waiting_can_be_cancelled() -> None:
             given += len(data)
             if given == 1000:
                 scope.cancel()
-
     assert given < 10_000
     assert scope.cancelled_caught

@@ -45,7 +45,6 @@ async def test_repeat_plays_an_exchange_again(tmp_path: Path) -> None:
     transport = ReplayTransport(path, repeat=True)
     assert [b"1", b"2", b"2", b"2"] == [await post(transport, ask("one")) for _ in range(4)]
     transport.check()
-
     once = ReplayTransport(path)
     assert [b"1", b"2"] == [await post(once, ask("one")) for _ in range(2)]
     with pytest.raises(UnrecordedRequest, match=re.escape(f"; it equals {path}, exchange 1, which was already played")):
@@ -105,7 +104,6 @@ async def test_a_recorded_exception_is_raised_again(
 
 async def test_a_client_may_leave_where_the_recorded_client_left(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), end="left")
-
     transport = ReplayTransport(path)
     response = await transport.handle_async_request(httpx.Request("POST", URL, json={}))
     assert b"1" == await anext(response.stream)

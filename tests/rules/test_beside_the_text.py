@@ -84,7 +84,6 @@ def _written(events: Sequence[kinds.UIEvent], where: str) -> str:
 
 def test_reasoning_is_unchanged_without_the_option() -> None:
     text = f"<think>ask {SECRET}</think>mail {SECRET}"
-
     assert f"ask {SECRET}" == parse(text, text_rules=EMAIL).reasoning
     assert "ask [email]" == parse(text, text_rules=EMAIL, rules_in_reasoning=True).reasoning
 
@@ -114,7 +113,6 @@ def test_fields_of_the_provider_do_not_end_a_match_in_reasoning() -> None:
 def test_text_ends_a_match_in_reasoning_and_vice_versa() -> None:
     """Signatures are kept. The provider's fields of the original reasoning are not shown."""
     events = run(GIVEN, text_rules=EMAIL, rules_in_reasoning=True)
-
     outputs.validate(events)
     assert "ask [email] or notx" == thoughts(events)
     assert "mail bob@example.org" == "".join(e.text for e in events if isinstance(e, kinds.Text))  # cut by a thought

@@ -82,7 +82,6 @@ def test_text_is_found_in_all_spellings() -> None:
         for case in each:
             expected, _, text = case.rpartition(" => ")
             cases.append((text, expected or (f"[{name}]" if name else text)))
-
     assert len(cases) > 100
     assert [case for case in cases if shown(ALL, case[0]) != case[1]] == []
 
@@ -95,7 +94,6 @@ def test_similar_text_is_not_found(text: str) -> None:
 
 def test_a_match_is_replaced_by_text_or_by_a_function() -> None:
     text = "mail bob@x.org"
-
     assert "mail b…" == shown([rules.email(by=lambda match: match[0] + "…")], text)
     assert "mail " == shown([rules.email("remove")], text)
     assert "mail @" == shown([rules.replace("bob@x.org", "@"), rules.email()], text)

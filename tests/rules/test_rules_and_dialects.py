@@ -75,5 +75,4 @@ def hold(dialect: str, seed: int) -> int:
 def test_rules_apply_to_the_visible_text_of_each_dialect(many: int) -> None:
     """At any cuts: no match spans a call, and no text is lost."""
     calls = sum(hold(dialect, seed) for dialect, seed in itertools.product(sorted(DIALECTS), range(many)))
-
     assert calls > 0

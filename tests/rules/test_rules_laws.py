@@ -27,7 +27,6 @@ places = st.lists(st.integers(0, 14), max_size=6)
 def test_matches_do_not_depend_on_cuts(rules: list[Rule], text: str, at: list[int]) -> None:
     """First, then longest, then the first rule, with any results of checks."""
     assume(rules)
-
     assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
 
 
@@ -63,7 +62,6 @@ def test_pending_text_may_become_a_match(rules: list[Rule], text: str) -> None:
     matcher = Matcher(rules)
     matcher.feed(text)
     begin = len(text) - len(matcher.pending)
-
     assert len(matcher.pending) <= max(rule.holds for rule in rules)
     assert not matcher.pending or can_begin(rules, text, begin, 3)
 
@@ -85,7 +83,6 @@ def test_a_word_is_pending_while_it_may_be_an_address(text: str, held: str) -> N
     matcher = Matcher([email()])
     for character in text:
         matcher.feed(character)
-
     assert held == matcher.pending
 
 
@@ -124,7 +121,6 @@ def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable
     rules = [Rule(name=each, what=[re.compile(each)]) for each in patterns]
     work_of(rules, written(6000), size)  # what is made once
     once, twice, four_times = (work_of(rules, written(length), size) for length in (1500, 3000, 6000))
-
     assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
 
 
@@ -132,7 +128,6 @@ def test_states_over_the_limit_are_deleted_and_created_again(monkeypatch: pytest
     rules = [Rule(name="r", what=[re.compile("[ab]{0,5}a[ab]{5}c")])]
     text = "".join("ab"[(at * 2654435761 >> 7) & 1] for at in range(400)) + "c"
     monkeypatch.setattr("streamtools.rules.automaton._MAX_TRANSITIONS", 20)
-
     assert expected(rules, text) == read(rules, list(text)) != []
 
 

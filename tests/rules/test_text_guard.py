@@ -59,7 +59,6 @@ def test_visible_text_and_matches_do_not_depend_on_cuts(text: str, at: list[int]
     whole = parse(text, **chosen)
     parser = Parser(**chosen)
     events = feed(parser, cut(text, at))
-
     outputs.validate(events, run=False)
     assert coalesce(whole.events) == coalesce(events)
     assert [call.name for call in whole.calls] == [call.name for call in parser.calls]
@@ -71,7 +70,6 @@ def test_each_character_is_shown_or_in_a_match(text: str, at: list[int], chosen:
     """At the position that the events state."""
     plain = parse(text, **chosen).content
     events = feed(Parser(text_rules=RULES, **chosen), cut(text, at))
-
     assert_conserved(plain, events)
 
 
@@ -145,7 +143,6 @@ def test_a_call_and_reasoning_end_a_match() -> None:
     """The pending text is shown before them."""
     parser = Parser(text_rules=[rules.remove("top secret")], reasoning="anywhere")
     events = feed(parser, [f"a top {CALL}secret top <think>secret</think>secret"])
-
     assert ["a top ", "thinking", "call-start", "call", "thinking", "secret top ", "reasoning", "secret"] == [
         each.text if isinstance(each, kinds.Text) else each.type for each in coalesce(events)
     ]
@@ -193,7 +190,6 @@ def test_no_event_holds_a_match() -> None:
 def test_half_a_match_at_the_end_of_a_long_call_is_removed() -> None:
     text = '###:{"name": "f", "arguments": {"a": "' + "secret" * 9
     found = parse(text, text_rules=[rules.replace("secret", "…")], limits=Limits(call=41))
-
     assert ['###:{"name": "f", "arguments": {"a": "'] == [each.raw for each in found.errors]
 
 
@@ -214,7 +210,6 @@ def test_stop_ends_the_turn_as_a_stop_sequence_does(
     events = [event for delta in deltas for event in machine.feed(kinds.TextDelta(delta))]
     due = machine.take_runnable()
     events += machine.feed(kinds.ProviderCompleted(text="".join(deltas))) + machine.end_step() + machine.close()
-
     assert machine.stopped
     assert calls == [call.name for call in due]
     assert shown == "".join(event.text for event in events if isinstance(event, kinds.Text))

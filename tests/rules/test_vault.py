@@ -46,7 +46,6 @@ def test_the_restored_text_is_the_text(several: list[str], at: list[int]) -> Non
     vault = new_vault()
     sent = [vault.replace(text) for text in several]
     stored = new_vault(json.loads(json.dumps(vault.state)))
-
     for text, replaced in zip(several, sent, strict=True):
         for each in (vault, stored):
             assert each.restore(replaced) == text
@@ -82,7 +81,6 @@ def test_values_are_found_in_json(text: str, is_ascii: bool, is_nested: bool) ->
     written = json.dumps(written, ensure_ascii=is_ascii) if is_nested else written
     sent = vault.replace(written)
     read = json.loads(json.loads(sent) if is_nested else sent)["a"]
-
     assert vault.restore(sent) == written
     assert shown([vault.rule()], read) == text or (is_nested and "é" in text)
     assert read == vault.replace(text) or "é" in text
@@ -103,7 +101,6 @@ def test_the_buffered_text_may_become_a_placeholder(text: str, before: str) -> N
     """And nothing else is buffered, so no complete placeholder."""
     matcher = Matcher([new_vault().rule()])
     shown = "".join(replace_matches(matcher.feed(character)) for character in before + text)
-
     assert shown + matcher.pending == before + text
     assert not matcher.pending or any(re.fullmatch(FORM, matcher.pending + end, re.IGNORECASE) for end in ENDS - {""})
 
@@ -119,7 +116,6 @@ def test_the_buffered_text_may_become_a_placeholder(text: str, before: str) -> N
 def test_a_bent_placeholder_is_restored(bent: str) -> None:
     vault = new_vault()
     vault.replace("ann@example.org")
-
     assert vault.restore(f"To {bent}!") == "To ann@example.org!"
     assert restored(vault, list(f'"{bent}"s')) == '"ann@example.org"s'
 
@@ -129,14 +125,12 @@ def test_other_text_does_not_change(text: str) -> None:
     """Also an unknown placeholder."""
     vault = new_vault()
     vault.replace("ann@example.org")
-
     assert vault.restore(text) == text == restored(vault, list(text))
 
 
 def test_an_unknown_placeholder_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     vault = new_vault()
     shown([vault.rule()], "<EMAIL_7> <EMAIL_7>")
-
     assert [record.getMessage() for record in caplog.records] == ["unknown_placeholder placeholder='<EMAIL_7>'"]
 
 
@@ -146,7 +140,6 @@ def test_a_value_has_one_placeholder() -> None:
     assert vault.replace("Ann: ann@example.org") == "<PERSON_1>: <EMAIL_1>"
     assert vault.replace("+49 30 1234567 or x+49 30 1234567x") == "<PHONE_1> or x<PHONE_1>x"
     assert vault.replace("(Anns Annex, ann%40example.org)") == "(<PERSON_2> Annex, <EMAIL_2>)"
-
     assert vault.restore("<PERSON_2> <EMAIL_2>") == "Anns ann%40example.org"
     assert shown([vault.rule()], "<PERSON_2> <EMAIL_2>") == "Anns ann@example.org"
 
@@ -165,7 +158,6 @@ def test_values_that_overlap_are_replaced_completely(text: str, sent: str) -> No
     """Also values of which no finder and no rule finds the second."""
     names = ["Ann Lee", "Lee Smith", "Smith Co", "jo-an", "annette"]
     vault = Vault(state={"values": {"person": names}})
-
     assert vault.replace(text) == sent
     assert vault.restore(sent) == text
 
@@ -174,14 +166,12 @@ def test_a_state_replaces_all_values() -> None:
     vault = new_vault()
     vault.learn("ann@example.org, bo@example.com")
     vault.load({"values": {"email": ["cy@example.net"]}})
-
     assert vault.restore("<EMAIL_1> <EMAIL_2>") == "cy@example.net <EMAIL_2>"
 
 
 def test_text_of_the_model_keeps_its_placeholders() -> None:
     vault = new_vault()
     vault.replace("ann@example.org")
-
     written = "<EMAIL_1>, <email_1>, ann@example.org"
     assert vault.replace(written, from_model=True) == "<EMAIL_1>, <email_1>, <EMAIL_1>"
     assert vault.replace("<EMAIL_1>") == "<QUOTED_1>"

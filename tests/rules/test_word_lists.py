@@ -54,7 +54,6 @@ def test_only_the_beginning_of_a_word_is_pending(words: list[str], text: str) ->
     matcher = Matcher([Rule(name="words", what=words)])
     for character in text:
         matcher.feed(character)
-
     beginnings = {word[:size] for word in words for size in range(1, len(word) + 1)}
     assert not matcher.pending or matcher.pending in beginnings or matcher.pending.startswith(tuple(words))
 

@@ -49,7 +49,6 @@ BEGINS: dict[str, Any] = {
 def test_open_calls_are_bounded(name: str) -> None:
     """The excess call begins and ends immediately. Anthropic allows a block of thinking besides."""
     events = fed(name, [BEGINS[name](n) for n in range(20)])
-
     started = [each.key for each in events if isinstance(each, ToolCallStart)]
     refused = [each.key for each in events if isinstance(each, NativeToolCall)]
     assert 20 == len(set(started)) == len(started)
@@ -65,9 +64,7 @@ def test_pieces_of_chat_calls_over_the_limit_are_dropped(index: int | None) -> N
     place = {} if index is None else {"index": index}
     more = [chat(**place, id="x", function={"name": "g"}), chat(**place, function={"arguments": '"lost"'})]
     end = [chat(index=1, id="c1", function={"arguments": "1}"}), {"choices": [{"finish_reason": "tool_calls"}]}]
-
     events = fed("openai", [*begin, *more, *end])
-
     assert not any("lost" in each.to_json() for each in events)
     ends = [(each.id, each.fault) for each in events if isinstance(each, NativeToolCall)]
     assert [("x", Code.TOO_MANY_CALLS), ("c0", None), ("c1", None), ("c2", None)] == ends
@@ -78,8 +75,6 @@ def test_a_stray_entry_makes_open_calls_faulty() -> None:
     stray = {"choices": [{"index": 0, "delta": {"tool_calls": [5, 5]}}]}
     end = {"choices": [{"finish_reason": "tool_calls"}]}
     closed = chat(index=0, id="a", function={"name": "f", "arguments": "{}"})
-
     events = fed("openai", [closed, stray, BEGINS["openai"](1), stray, end])
-
     ends = {each.id: each.fault for each in events if isinstance(each, NativeToolCall)}
     assert {"a": None, "c1": Code.INVALID_ARGUMENTS} == ends

@@ -69,7 +69,6 @@ async def test_one_read_in_each_slot(clock: Clock, tls: bool) -> None:
     pace.set_rate(2, 10)
     for _ in range(10):
         await network.receive()
-
     slots = [int(time / SLOT + 1e-3) for time in network.times]
     assert [*range(slots[0], slots[0] + 10)] == slots
 

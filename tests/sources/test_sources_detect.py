@@ -89,7 +89,6 @@ def test_each_format_is_detected(name: str, stream: bytes) -> None:
 def test_objects_of_an_sdk_are_detected() -> None:
     """Objects are converted back into frames."""
     adapter = Undecided()
-
     assert [] == adapter.take({"type": "ping"})
     assert TextDelta("Hi.") == adapter.take(OPENAI)[-1]
     assert not adapter.ended
@@ -99,7 +98,6 @@ def test_unknown_values_have_no_format() -> None:
     """It is the caller's mistake, as with any adapter, once it is known whose."""
     adapter = Undecided()
     adapter.take(OPENAI)
-
     with pytest.raises(UnreadableSource):
         adapter.take(5)
 
@@ -107,7 +105,6 @@ def test_unknown_values_have_no_format() -> None:
 def test_the_content_type_decides_the_format() -> None:
     """NDJSON is detected as Ollama before the first line."""
     adapter = Undecided("application/x-ndjson; charset=utf-8")
-
     assert isinstance(adapter.take(line({"error": "no"}))[0], SourceError)
     assert adapter.ended
 
@@ -138,14 +135,12 @@ def test_a_long_stream_without_a_known_event_gets_the_default_format() -> None:
     adapter = Undecided()
     frame = event({"odd": "x" * 1000})
     events = [each for _ in range(100) for each in adapter.take(frame)]
-
     assert 100 == len(events)
 
 
 def test_a_stream_that_breaks_off_before_its_first_event_is_an_interruption() -> None:
     """The error equals that of other adapters."""
     error = SourceError("no", status=500)
-
     assert [error] == Undecided().close(error)
     assert ["stream_interrupted"] == [each.code for each in Undecided().close("reset") if isinstance(each, SourceError)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streamtools import events as kinds
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
-from tests.sources.adapters import started
+from tests.sources.adapters import forwarded, started
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts
@@ -184,12 +184,7 @@ ROWS: dict[str, tuple[list[Any], list[kinds.SourceEvent]]] = {
     "calls that are none": (
         ["calls", [5, None], {"index": 0, "function": "f"}, [piece(5, index=0)]],
         [
-            *(
-                kinds.SourceRaw("calls"),
-                kinds.SourceRaw(5),
-                kinds.SourceRaw(None),
-                kinds.SourceRaw({"index": 0, "function": "f"}),
-            ),
+            *(*forwarded("calls", 5, None, {"index": 0, "function": "f"}),),
             kinds.SourceRaw({"index": 0, "function": {"name": 5}}),
         ],
     ),
@@ -205,8 +200,10 @@ ROWS: dict[str, tuple[list[Any], list[kinds.SourceEvent]]] = {
             {"index": 0, "custom": {"input": "select 1"}},
         ),
         [
-            kinds.SourceRaw({"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}}),
-            kinds.SourceRaw({"index": 0, "custom": {"input": "select 1"}}),
+            *forwarded(
+                {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": ""}},
+                {"index": 0, "custom": {"input": "select 1"}},
+            )
         ],
     ),
     "a tool of the server": (

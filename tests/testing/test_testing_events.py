@@ -135,7 +135,6 @@ def test_the_repr_of_an_event_is_python(event: ui.Event) -> None:
 @pytest.mark.parametrize("name", shipped())
 async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
     came = coalesce(await replay(shipped()[name]))
-
     assert came == eval(repr(came), vars(events).copy())
     assert {type(event) for event in came} <= set(ui.UI_EVENTS)
 
@@ -145,7 +144,6 @@ async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
 def test_read_events_reads_both_native_formats(framing: str, as_text: bool) -> None:
     encoder = outputs.native(framing=framing)  # type: ignore[arg-type]  # one of the two
     body = b"".join(map(encoder.encode, RUN)) + encoder.close()
-
     assert_events(read_events(body.decode() if as_text else body), coalesce(RUN))
 
 
@@ -171,7 +169,6 @@ def test_read_events_refuses_other_data(body: str | bytes, message_of: str) -> N
 def test_the_errors_in_a_gap_are_shown() -> None:
     """They may explain why other events are missing."""
     faults = [ui.Error(Code.UPSTREAM_ERROR, "Not Found", status=404), ui.Error(Code.TRUNCATED, "it broke off")]
-
     message = message_of([RUN[0], *faults], [..., ui.Text("Hello")])
     assert message.startswith("  ... [start, error(upstream_error: Not Found, 404)]\n- Text(text='Hello')\n+ Error(")
     assert "it broke off" in message

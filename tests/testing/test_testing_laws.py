@@ -119,7 +119,6 @@ def test_a_faulty_body_breaks_the_expected_law(fault: Body, law: str) -> None:
     """The message contains the dialect, the law and the shortest text."""
     with pytest.raises(AssertionError, match=f"dialect 'at_call' breaks the law of {law}") as caught:
         assert_laws(dialect(fault))
-
     assert caught.value.__cause__ is not None
     assert "text=" in "".join(caught.value.__cause__.__notes__)
 
@@ -174,6 +173,5 @@ def test_a_fault_of_the_parser_breaks_the_expected_law(
 ) -> None:
     """A dialect alone cannot break these laws."""
     plant(monkeypatch)
-
     with pytest.raises(AssertionError, match=f"law of {law}"):
         assert_laws(dialect())

@@ -64,9 +64,7 @@ def sent_bodies(path: Path) -> list[object]:
 def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: Provider) -> None:
     """The message says how to record the test."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-
     result = pytester.runpytest_inprocess()
-
     result.assert_outcomes(errors=1)
     how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records the requests through*"
     result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl does not exist: {how}"])
@@ -94,10 +92,8 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: P
 def test_a_recording_is_replaced(pytester: pytest.Pytester, provider: Provider) -> None:
     folder = record(pytester, provider)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
-
     pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
-
     assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 2 == len(provider.requests)
 
@@ -137,9 +133,7 @@ def test_an_exchange_that_is_not_requested_fails_the_test(
 ) -> None:
     record(pytester, provider, "ask(recording); ask(recording, 'bye')")
     write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): {requests.format(url=provider.url)}")
-
     result = pytester.runpytest_inprocess(f"--record-streams={option}")
-
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
         result.stdout.fnmatch_lines([message])
@@ -188,7 +182,6 @@ def test_an_error_response_is_recorded_if_the_test_passes(passes: bool, pytester
             pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
         )
         result = pytester.runpytest_inprocess("--record-streams=once")
-
     result.assert_outcomes(passed=passes, failed=not passes)
     assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
     if not passes:
@@ -224,9 +217,7 @@ def test_a_fault_that_is_not_reached_fails_the_test(
     """Also if the reader stops before the end."""
     record(pytester, provider)
     write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
-
     result = pytester.runpytest_inprocess()
-
     result.assert_outcomes(passed=not message, failed=bool(message))
     if message:
         result.stdout.fnmatch_lines([message])
@@ -337,9 +328,7 @@ CUTS = """
 def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provider: Provider) -> None:
     """All of them share one recording."""
     folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
-
     result = pytester.runpytest_inprocess("--record-streams=once", "-v")
-
     result.assert_outcomes(passed=7 + 7 + 7)
     ways = ["recorded", "frame", "byte", "whole", "random1", "random2", "random3"]
     result.stdout.fnmatch_lines([f"*::test_all[[]cut={way}[]] PASSED*" for way in ways])
@@ -381,7 +370,6 @@ REPLAY = """
 def test_replay_returns_events(pytester: pytest.Pytester) -> None:
     """Call ids are the same in each run."""
     pytester.makepyfile(REPLAY.format(path=str(shipped()["hash-call"])))
-
     pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
 
 
@@ -397,9 +385,7 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
 def test_an_invalid_marker_is_reported(marker: str, message: str, pytester: pytest.Pytester) -> None:
     tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
     pytester.makepyfile(tests)
-
     result = pytester.runpytest_inprocess()
-
     result.assert_outcomes(errors=1)
     assert message in result.stdout.str()
 
@@ -428,10 +414,8 @@ def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provide
 def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester, provider: Provider) -> None:
     marked = "\n    @pytest.mark.recording(redact=['our-account'])"
     folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
-
     for options in (["--record-streams=once"], []):
         pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
-
     assert [{"say": "***********-name"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 1 == len(provider.requests)
 
@@ -440,7 +424,5 @@ def test_the_plugin_does_not_import_the_package(pytester: pytest.Pytester, monke
     pytester.makepyfile(
         "import sys\ndef test_hello():\n    assert not {'streamtools', 'pydantic', 'httpx'} & sys.modules.keys()"
     )
-
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
     pytester.runpytest_subprocess("-p", "_streamtools_pytest").assert_outcomes(passed=1)

@@ -41,7 +41,6 @@ def test_partials_of_calls_in_text(said: dict[str, Any], size: int, dialect: str
         parse(pieces, dialects=[dialect], call_deltas=True, call_partials=True).events
         for pieces in ([text], [text[at : at + size] for at in range(0, len(text), size)])
     ]
-
     assert coalesce(told[0]) == coalesce(told[1])
     for events in told:
         assert [each.call.arguments for each in events if isinstance(each, kinds.Call)] == list(grown(events).values())
@@ -74,7 +73,6 @@ def test_partials_of_native_calls(said: list[dict[str, Any]], size: int) -> None
 def test_a_malformed_call_ends_with_an_error() -> None:
     """The partials before the fault have been sent."""
     events = parse('###:{"name": "a", "arguments": {"x": "one", oops', call_partials=True).events
-
     (error,) = (event for event in events if isinstance(event, kinds.Error))
     assert grown(events) == {error.call_id: {"x": "one"}}
 

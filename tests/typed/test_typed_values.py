@@ -66,7 +66,6 @@ def test_a_value_is_the_same_at_each_cut(value: Any, size: int, ascii: bool, ind
     """The additions make the value, and each place is completed once."""
     text = json.dumps(value, ensure_ascii=ascii, indent=indent)
     draft, told, reader = read(text, size)
-
     assert reader.fault is None
     assert draft.value == value
     ends = [tuple(path) for path, _, complete in told if complete]
@@ -82,7 +81,6 @@ def test_a_value_only_grows(value: Any, data: st.DataObject) -> None:
     reader, draft = ValueReader(), Draft()
     for each in reader.feed(text[:cut]):
         draft.add(*each)
-
     assert reader.fault is None
     assert is_beginning(draft.value, value)
 
@@ -131,7 +129,6 @@ def test_invalid_json_is_a_fault_with_a_code(text: str, code: Code) -> None:
 def test_control_characters_in_strings_are_accepted() -> None:
     """As in arguments of calls: weak models write them."""
     draft, _, reader = read('{"a": "x\ny"}', 2)
-
     assert draft.value == {"a": "x\ny"}
     assert reader.repaired
 
@@ -181,7 +178,6 @@ async def test_items_arrive_before_the_list_is_complete() -> None:
     assert all(isinstance(item, Row) for item, _ in found)
     assert stream.result.output is None
     assert ["rows.2.n" in each.message for each in stream.result.warnings] == [True]
-
     async with ToolStream(sources.text(deltas('{"a": ["x"], "b": [1, 2]}')), output=dict[str, Any]) as stream:
         assert [item async for item in stream.items(int, path=["b"])] == [1, 2]
 
@@ -205,7 +201,6 @@ def run(deltas: Sequence[str]) -> list[UIEvent]:
 def test_events_are_the_same_at_each_cut(text: str, size: int) -> None:
     """Partials and warnings are compared after coalescing."""
     whole = coalesce(run([text]))
-
     assert coalesce(run([text[at : at + size] for at in range(0, len(text), size)])) == whole
     assert "".join(event.text for event in whole if isinstance(event, Text)) == text
 
