@@ -84,6 +84,10 @@ def frames(*events: Events, named: bool = True) -> list[bytes]:
     return [sse(each, each.get("type") if named else None) for group in events for each in group]
 
 
+def message(*events: Events, reason: str = "end_turn") -> list[bytes]:
+    return frames(begin(), *events, end(reason))
+
+
 def own(kind: str, **members: Any) -> dict[str, Any]:
     """Return the fields of a call that Anthropic has run, for the next request."""
     return {"anthropic": {"type": kind, **members}}
@@ -138,12 +142,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
     "text and two calls": (
-        frames(
-            begin(),
+        message(
             say("a"),
             whole_call(1, "", '{"x"', ":1}"),
             whole_call(2, '{"y":2}', id="toolu_2", name="g", caller={"type": "direct"}),
-            end("tool_use"),
+            reason="tool_use",
         ),
         [
             TextDelta("a"),
@@ -159,12 +162,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # Servers that do not stream arguments, and finished messages.
     "arguments in the start of their block": (
-        frames(
-            begin(),
+        message(
             whole_call(0, input={"x": 1}),
             whole_call(1, input='{"x":1}', id="toolu_2"),
             whole_call(2, '{"x":2}', input={"x": 1}, id="toolu_3"),
-            end("tool_use"),
+            reason="tool_use",
         ),
         [
             *called("1", "toolu_1", "f", arguments={"x": 1}),
@@ -189,8 +191,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # The signature goes back with the next request, and so does what Anthropic hides.
     "thinking": (
-        frames(
-            begin(),
+        message(
             start(0, "thinking", thinking="", signature=""),
             delta(0, "thinking_delta", thinking="H"),
             delta(0, "thinking_delta", thinking="m"),
@@ -199,7 +200,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             stop(0),
             block(1, "redacted_thinking", data="aGlk"),
             say("a", index=2),
-            end(),
         ),
         [
             *thoughts("H", "m"),
@@ -210,12 +210,10 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
     "thinking that comes at once, and whose block does not stop": (
-        frames(
-            begin(),
+        message(
             start(0, "thinking", thinking="Hm", signature="c2ln"),
             start(0, "thinking", thinking="So", signature="b3Ro"),
             start(1, "thinking", thinking="and"),
-            end(),
         ),
         [
             ReasoningDelta("Hm"),
@@ -231,8 +229,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # Tools that Anthropic runs are nobody's to run; their results come as blocks.
     "a server's tool": (
-        frames(
-            begin(),
+        message(
             start(0, "server_tool_use", id="srvtoolu_1", name="web_search", input={}),
             delta(0, "input_json_delta", partial_json=""),
             delta(0, "input_json_delta", partial_json='{"query":'),
@@ -241,7 +238,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             block(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[]),
             block(2, "mcp_tool_use", id="mcptoolu_1", name="echo", server_name="s", input={"x": 1}),
             block(3, "mcp_tool_result", tool_use_id="mcptoolu_1", content=[]),
-            end(),
         ),
         [
             NativeToolCall(
@@ -262,13 +258,11 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [done("max_tokens", "length")],
     ),
     "citations": (
-        frames(
-            begin(),
+        message(
             start(0, "text", text="", citations=[{"cited_text": "x"}]),
             delta(0, "text_delta", text="a"),
             delta(0, "citations_delta", citation={"cited_text": "y"}),
             stop(0),
-            end(),
         ),
         [
             SourceRaw(start(0, "text", text="", citations=[{"cited_text": "x"}])[0]),
@@ -280,14 +274,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # Beta: another model answers in the place of one that refused, and a context that is summed up.
     "fallback and compaction": (
-        frames(
-            begin(),
+        message(
             block(0, "fallback", to={"model": "m"}),
             start(1, "compaction", content=None),
             delta(1, "compaction_delta", content="all of it"),
             stop(1),
             say("a", index=2),
-            end("compaction"),
+            reason="compaction",
         ),
         [
             item("fallback", to={"model": "m"}),
@@ -363,12 +356,10 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # HTTP says 200; the request's id is what the support asks for.
     "an error": (
-        frames(
-            begin(),
+        message(
             delta(0, "text_delta", text="a"),
             [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}],
             [{"type": "error", "error": {"type": "api_error", "message": "again"}}],
-            end(),
         ),
         [TextDelta("a"), SourceError("Overloaded", cause="req_1 overloaded_error")],
     ),

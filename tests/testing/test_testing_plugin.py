@@ -6,7 +6,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx  # noqa: F401  otherwise each run of pytester imports it again
+import httpcore  # noqa: F401  otherwise each run of pytester imports it again
+import httpx  # noqa: F401  see above
 import pytest
 
 import streamtools.testing.recording_fixture  # noqa: F401  see above
@@ -43,6 +44,13 @@ def provider() -> Iterator[Provider]:
         yield server
 
 
+def run(pytester: pytest.Pytester, *options: str, **outcomes: int) -> pytest.RunResult:
+    """Run pytest, and check the outcomes."""
+    result = pytester.runpytest_inprocess(*options)
+    result.assert_outcomes(**outcomes)
+    return result
+
+
 def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str = "test_chat") -> Path:
     """Write a test module with a function `ask`. Return the folder of its recordings."""
     pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
@@ -52,7 +60,7 @@ def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str =
 def record(pytester: pytest.Pytester, provider: Provider, requests: str = "ask(recording)") -> Path:
     """Record the requests of a test. Return the folder of its recordings."""
     folder = write(pytester, provider, f"\n    def test_hello(recording): {requests}")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    run(pytester, "--record-streams=once", passed=1)
     return folder
 
 
@@ -64,8 +72,7 @@ def sent_bodies(path: Path) -> list[object]:
 def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: Provider) -> None:
     """The message says how to record the test."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(errors=1)
+    result = run(pytester, errors=1)
     how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records the requests through*"
     result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl does not exist: {how}"])
     assert [] == provider.requests
@@ -75,11 +82,11 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: P
     """Later runs replay it."""
     folder = write(pytester, provider, "\n    def test_hello(recording): assert 'Hel' in ask(recording)")
 
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    run(pytester, "--record-streams=once", passed=1)
     first = (folder / "test_hello.jsonl").read_bytes()
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
+    run(pytester, "--record-streams=once", passed=1)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert recording.path.exists()")
-    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+    run(pytester, passed=1)
 
     assert first == (folder / "test_hello.jsonl").read_bytes()
     assert 1 == len(provider.requests)
@@ -92,8 +99,8 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: P
 def test_a_recording_is_replaced(pytester: pytest.Pytester, provider: Provider) -> None:
     folder = record(pytester, provider)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
-    pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
-    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+    run(pytester, "--record-streams=rewrite", passed=1)
+    run(pytester, passed=1)
     assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 2 == len(provider.requests)
 
@@ -109,9 +116,7 @@ def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provide
     """
     write(pytester, provider, swallowed)
 
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(failed=1)
+    result = run(pytester, failed=1)
     how = "`pytest --record-streams=rewrite 'test_chat.py::test_hello'` records all requests again"
     result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
 
@@ -133,8 +138,7 @@ def test_an_exchange_that_is_not_requested_fails_the_test(
 ) -> None:
     record(pytester, provider, "ask(recording); ask(recording, 'bye')")
     write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): {requests.format(url=provider.url)}")
-    result = pytester.runpytest_inprocess(f"--record-streams={option}")
-    result.assert_outcomes(passed=passed, failed=1 - passed)
+    result = run(pytester, f"--record-streams={option}", passed=passed, failed=1 - passed)
     if not passed:
         result.stdout.fnmatch_lines([message])
 
@@ -163,9 +167,7 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
     """Several tests may use one recording."""
     write(pytester, provider, NAMED)
 
-    result = pytester.runpytest_inprocess("-p", "no:randomly")
-
-    result.assert_outcomes(errors=7 + 4)
+    result = run(pytester, "-p", "no:randomly", errors=7 + 4)
     lines = [line for line in result.stdout.lines if " does not exist: " in line and not line.startswith("ERROR ")]
     assert 1 == len({line for line in lines if "test_hello.jsonl" in line})
     assert 9 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in lines)
@@ -181,8 +183,7 @@ def test_an_error_response_is_recorded_if_the_test_passes(passes: bool, pytester
         folder = write(
             pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
         )
-        result = pytester.runpytest_inprocess("--record-streams=once")
-    result.assert_outcomes(passed=passes, failed=not passes)
+        result = run(pytester, "--record-streams=once", passed=passes, failed=not passes)
     assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
     if not passes:
         message = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test did not pass"
@@ -217,8 +218,7 @@ def test_a_fault_that_is_not_reached_fails_the_test(
     """Also if the reader stops before the end."""
     record(pytester, provider)
     write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(passed=not message, failed=bool(message))
+    result = run(pytester, passed=not message, failed=bool(message))
     if message:
         result.stdout.fnmatch_lines([message])
 
@@ -234,9 +234,7 @@ def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester,
     """
     write(pytester, provider, refusing)
 
-    result = pytester.runpytest_inprocess("--record-streams=rewrite")
-
-    result.assert_outcomes(failed=1)
+    result = run(pytester, "--record-streams=rewrite", failed=1)
     result.stdout.fnmatch_lines(
         ["*test_hello.jsonl is not recorded: POST http://127.0.0.1:1/ got no complete response"]
     )
@@ -283,8 +281,8 @@ def test_each_test_has_its_recording(pytester: pytest.Pytester, provider: Provid
     """Event loops share one recording."""
     folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
 
-    pytester.runpytest_inprocess("--record-streams=rewrite", "-p", "no:randomly").assert_outcomes(passed=11)
-    pytester.runpytest_inprocess().assert_outcomes(passed=11)
+    run(pytester, "--record-streams=rewrite", "-p", "no:randomly", passed=11)
+    run(pytester, passed=11)
 
     names = sorted(path.name for path in folder.iterdir())
     assert [
@@ -328,8 +326,7 @@ CUTS = """
 def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provider: Provider) -> None:
     """All of them share one recording."""
     folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
-    result = pytester.runpytest_inprocess("--record-streams=once", "-v")
-    result.assert_outcomes(passed=7 + 7 + 7)
+    result = run(pytester, "--record-streams=once", "-v", passed=7 + 7 + 7)
     ways = ["recorded", "frame", "byte", "whole", "random1", "random2", "random3"]
     result.stdout.fnmatch_lines([f"*::test_all[[]cut={way}[]] PASSED*" for way in ways])
     result.stdout.fnmatch_lines(["*::test_events[[]cut=random3[]] PASSED*"])
@@ -370,7 +367,7 @@ REPLAY = """
 def test_replay_returns_events(pytester: pytest.Pytester) -> None:
     """Call ids are the same in each run."""
     pytester.makepyfile(REPLAY.format(path=str(shipped()["hash-call"])))
-    pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
+    run(pytester, passed=2, errors=1)
 
 
 @pytest.mark.parametrize(
@@ -385,8 +382,7 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
 def test_an_invalid_marker_is_reported(marker: str, message: str, pytester: pytest.Pytester) -> None:
     tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
     pytester.makepyfile(tests)
-    result = pytester.runpytest_inprocess()
-    result.assert_outcomes(errors=1)
+    result = run(pytester, errors=1)
     assert message in result.stdout.str()
 
 
@@ -403,7 +399,7 @@ def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provide
     def test_other(recording): ask(recording)
     """
     folder = write(pytester, provider, options)
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=2)
+    run(pytester, "--record-streams=once", passed=2)
 
     (recorded,) = read_recordings(folder / "test_hello.jsonl")
     assert "openai" == recorded.head.source
@@ -415,7 +411,7 @@ def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester,
     marked = "\n    @pytest.mark.recording(redact=['our-account'])"
     folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
     for options in (["--record-streams=once"], []):
-        pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
+        run(pytester, *options, passed=1)
     assert [{"say": "***********-name"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 1 == len(provider.requests)
 
