@@ -46,7 +46,6 @@ class AnthropicEncoder(CompletionEncoder):
         self._block_indexes = count()
         self._open_type: str | None = None  # type of the open block; None for a call, or if no block is open
         self._index = 0  # index of the open block
-        self._delta_prefix = b""  # bytes before the JSON of each delta of that block
         self._call_blocks: dict[str, int] = {}  # maps the id of each open call to the index of its block
 
     def _write_start(self) -> bytes:
@@ -70,7 +69,7 @@ class AnthropicEncoder(CompletionEncoder):
 
     def _write_delta(self, type: str, text: str) -> bytes:
         opened = b"" if self._open_type == type else self._open_block(type)
-        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(text))
+        return opened + _event("content_block_delta", index=self._index, delta={"type": f"{type}_delta", type: text})
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_block()
@@ -99,8 +98,6 @@ class AnthropicEncoder(CompletionEncoder):
         written = self._begin() + self._close_block()
         self._open_type = type
         self._index = index = next(self._block_indexes)
-        head = {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta"}}
-        self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % type.encode()
         block = {"type": type, type: "", **({"signature": ""} if type == "thinking" else {})}
         return written + _event("content_block_start", index=index, content_block=block)
 

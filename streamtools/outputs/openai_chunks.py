@@ -46,7 +46,6 @@ class OpenAIEncoder(CompletionEncoder):
         self._prefix = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
         # The schema requires `finish_reason` in each choice, even if it is null.
         self._suffix = b',"finish_reason":null}]}\n\n'
-        self._text_prefix, self._text_suffix = self._prefix + b'{"content":', b"}" + self._suffix
         self._include_usage = include_usage
 
     def _write_start(self) -> bytes:
@@ -56,7 +55,7 @@ class OpenAIEncoder(CompletionEncoder):
         return self._begin() + self._prefix + to_json(delta) + self._suffix
 
     def _write_text(self, text: str) -> bytes:
-        return self._begin() + self._text_prefix + to_json(text) + self._text_suffix
+        return self._write_delta({"content": text})
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
         return self._write_delta({"reasoning_content": event.text}) if event.text else b""

@@ -70,7 +70,6 @@ class ResponsesEncoder(CompletionEncoder):
         self._text_pieces: list[str] = []  # pieces of the text of the open item
         self._item_fields: dict[str, Any] = {}  # fields that identify the open item in its events
         self._text_fields: dict[str, Any] = {}  # further fields of the `delta` and `done` events of the open item
-        self._delta_fields = b""  # `_item_fields` and `_text_fields` as JSON
         # Maps the id of each open call to its index in `output` and the pieces of its arguments.
         self._calls: dict[str, tuple[int, list[str]]] = {}
 
@@ -101,9 +100,8 @@ class ResponsesEncoder(CompletionEncoder):
     def _write_delta(self, type: str, text: str) -> bytes:
         opened = b"" if self._open_item and self._open_item["type"] == type else self._start_item(type)
         self._text_pieces.append(text)
-        name = b"response.%b.delta" % _text_kind(type).encode()
-        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, next(self._sequence_numbers))
-        return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_fields, to_json(text))
+        members = {**self._item_fields, **self._text_fields, "delta": text}
+        return opened + self._event(f"response.{_text_kind(type)}.delta", **members)
 
     def _start_item(self, type: str) -> bytes:
         if type == "message":
@@ -114,7 +112,6 @@ class ResponsesEncoder(CompletionEncoder):
         index = len(self._response["output"]) - 1
         self._item_fields = {"item_id": self._open_item["id"], "output_index": index, "content_index": 0}
         self._text_fields = {"logprobs": []} if type == "message" else {}
-        self._delta_fields = b"," + to_json(self._item_fields | self._text_fields)[1:-1] + b","
         return written + self._event("response.content_part.added", **self._item_fields, part=_part(type, ""))
 
     def _close_item(self, status: str = "completed") -> bytes:
