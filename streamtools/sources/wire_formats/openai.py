@@ -60,7 +60,10 @@ class _TextChoice(msgspec.Struct, gc=False):
 
 
 class _TextChunk(msgspec.Struct, gc=False):
-    """A chunk that holds only a piece of the answer. Decoding it takes half of the time of decoding a dict."""
+    """A chunk that holds only a piece of the answer.
+
+    Without this fast path, reading a chunk takes 1.8 times as long, and a `ToolStream` over a response 1.5 times.
+    """
 
     choices: tuple[_TextChoice]
     usage: None = None
