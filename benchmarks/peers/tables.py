@@ -19,7 +19,7 @@ NOTHING = ""
 
 def markdown(run: Run) -> str:
     """Return the short table, its conditions, and the whole tables."""
-    return "\n\n".join(["## Beside its peers", short(run), made_with(run), "# All figures", plain(run)])
+    return "\n\n".join(["## Comparison with other parsers", short(run), made_with(run), "# All figures", plain(run)])
 
 
 def plain(run: Run) -> str:
@@ -27,15 +27,12 @@ def plain(run: Run) -> str:
     parts = [
         ("µs for each delta (median)", _by_case(run, _parsers(run), _microseconds)),
         ("× floor", _by_case(run, _parsers(run), _times_floor)),
-        ("Seconds in all", _by_case(run, _parsers(run), _seconds)),
-        ("How the time grows with the text (1: linear, 2: quadratic)", _growth(run)),
-        (
-            "What was wrong in the measured streams: text lost / leaked / calls wrong",
-            _by_case(run, _parsers(run), _faults),
-        ),
-        ("What was wrong in short streams, cut in every way", _cut(run)),
+        ("Total seconds", _by_case(run, _parsers(run), _seconds)),
+        ("Growth of the time with the text (1: linear, 2: quadratic)", _growth(run)),
+        ("Faults in the measured streams: text lost / leaked / calls wrong", _by_case(run, _parsers(run), _faults)),
+        ("Faults in short streams, cut in every way", _cut(run)),
         ("Promptness", _promptness(run)),
-        ("JSON while it grows, µs for each delta", _json(run)),
+        ("Growing JSON, µs for each delta", _json(run)),
         ("Versions", _versions(run)),
     ]
     return "\n\n".join(f"## {title}\n\n{table}" for title, table in parts)
@@ -201,10 +198,10 @@ def _promptness(run: Run) -> str:
     heads = [
         "",
         "format",
-        "held too long in prose",
+        "buffered in prose",
         "in near-markers",
-        "name told after",
-        "argument told after",
+        "name reported after",
+        "argument reported after",
         "pieces",
     ]
     lines = []
@@ -215,8 +212,8 @@ def _promptness(run: Run) -> str:
             told = [_known(soon["arg_1K"].get(name)) for name in ("named", "argued", "steps")]
             lines.append([row["name"], row["format"], *held, *told])
     note = (
-        "Held: the most characters that were buffered although no marker of that parser begins with them. Told: deltas "
-        "from the deciding delta to the report, in arg_1K, and the number of pieces of its arguments; on Node with a "
+        "Buffered: the most characters that were buffered although no marker of that parser begins with them. Reported "
+        "after: deltas from the deciding delta to the report, in arg_1K. Pieces: of its arguments. On Node with a "
         "pause of 4 ms after each delta, because its progress waits for a timer."
     )
     return _table(heads, lines) + "\n\n" + note
