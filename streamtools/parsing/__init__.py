@@ -69,10 +69,8 @@ def parse(
             f"a text must be a str or an iterable of deltas, got {type(deltas).__name__}: {HOW_TO_GET_TEXT}"
         )
     parser = Parser(dialects, tools, **options)
-    events: list[UIEvent] = []
-    for delta in [deltas] if isinstance(deltas, str) else deltas:
-        events += parser.feed(delta)
-    events += parser.close()
+    pieces = [deltas] if isinstance(deltas, str) else deltas
+    events = [event for delta in pieces for event in parser.feed(delta)] + parser.close()
     return ParseResult(
         content="".join(event.text for event in events if isinstance(event, Text)),
         reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),

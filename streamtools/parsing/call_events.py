@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from itertools import takewhile
+from itertools import compress, count
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -75,6 +75,7 @@ class CallEvents:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
+        self.rejected: dict[str, int] = {}  # maps a dialect to the number of calls before its first error
         # A block of ids is used in one turn only. Otherwise two forked processes could create the same ids.
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
@@ -138,6 +139,7 @@ class CallEvents:
     def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
         """Report that the call is an error. `fault` is the reason, and `raw` is the text of the call."""
         error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect)
+        self.rejected.setdefault(dialect, len(self.calls))
         if len(self.errors) <= self.options.limits.calls:  # limits the memory for a hostile stream
             self.errors.append(error)
         self.events += (error, Thinking(False, call.id))
@@ -147,16 +149,19 @@ class CallEvents:
 
         `text` is outside of a call, but begins with the closing tag of a value. The first call with arguments that has
         the same dialect, or the same tag near its end, may be incomplete. It becomes an error. All later calls become
-        errors, too, because they may be parts of a value in this first call.
+        errors, too, because they may be parts of a value in this first call. If an earlier call of the dialect is
+        malformed, it is the first call.
         """
-        tag = text[: text.find(">") + 1]
+        tag = text[: text.find(">") + 1] or text
         first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)
-        kept = [call for call, _ in takewhile(lambda each: not each[1], zip(self.calls, first, strict=True))]
-        for call in self.calls[len(kept) :]:
-            error = Error(Code.UNRECOGNISED_TOOL_CALL, INCOMPLETE, call_id=call.id, dialect=call.dialect, call=call)
-            self.errors.append(error)
-            self.events.append(error)
-        self.calls[:] = kept
+        begin = min(next(compress(count(), first), len(self.calls)), self.rejected.get(dialect, len(self.calls)))
+        code = Code.UNRECOGNISED_TOOL_CALL
+        errors = [
+            Error(code, INCOMPLETE, call_id=call.id, dialect=call.dialect, call=call) for call in self.calls[begin:]
+        ]
+        self.errors += errors
+        self.events += errors
+        del self.calls[begin:]
 
 
 def _call_ids() -> Iterator[str]:

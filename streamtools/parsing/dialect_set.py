@@ -71,7 +71,7 @@ class DialectSet:
                     reasoning_tags[tag] = dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
-            for opener in _openers(dialect, signatures, names):
+            for opener in openers(dialect, signatures):
                 if opener.unless_enabled in ids:
                     continue
                 if calls_at == "anywhere":
@@ -150,11 +150,11 @@ def _find_near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: 
     return NearMisses(prose, code)
 
 
-def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:
+def openers(dialect: Dialect, signatures: Signatures) -> Iterator[Opener]:
     """Yield the openers of a dialect, including the openers that depend on the declared tools."""
     yield from dialect.openers
-    if dialect.openers_for is not None and names:
-        yield from dialect.openers_for(names)
+    if dialect.openers_for is not None and signatures:
+        yield from dialect.openers_for(tuple(name for name, _ in signatures))
     if dialect.openers_of is not None:
         for name, parameters in signatures:
             yield from dialect.openers_of(name, parameters)

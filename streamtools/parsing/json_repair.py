@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from streamtools.json_values import Decoded, Rejected, decode_json
+from streamtools.json_values import Decoded, decode_json
 from streamtools.limits import Limits
 from streamtools.loading import require_packages
 
@@ -35,11 +35,8 @@ def repair(text: str, limits: Limits) -> Decoded | None:
     """Repair `text` to a JSON object. Returns None if the library finds no object, or raises an exception."""
     try:
         value = load_library()(text, return_objects=True, skip_json_loads=True)
-        if not isinstance(value, dict):
-            return None
-        return Decoded(decode_json(json.dumps(value), limits=limits).value, repaired=True)
-    except Rejected:
-        return None
+        decoded = decode_json(json.dumps(value), limits=limits).value
+        return Decoded(decoded, repaired=True) if isinstance(value, dict) else None
     except Exception:  # the library is not designed for hostile text, and may raise any exception
         return None
 
@@ -49,7 +46,5 @@ def keeps_arguments(text: str, arguments: dict[str, object], *, alone: bool) -> 
 
     `alone` is True if `text` is the JSON of the arguments, and False if it is the JSON of the whole call.
     """
-    if arguments:
-        return True
     bare = "".join(text.split())
-    return "{}" in bare or bare.count("{") <= (0 if alone else 1)
+    return bool(arguments) or "{}" in bare or bare.count("{") <= (0 if alone else 1)

@@ -195,9 +195,13 @@ class Marker:
 
     @property
     def head(self) -> str:
-        """The first characters of the marker: at most four, and only those before the first part that is no literal."""
-        fixed = takewhile(lambda part: isinstance(part, str), self.parts + self.ahead)
-        return "".join(map(str, fixed))[:HEAD]
+        """The first characters of `literal`, at most four."""
+        return self.literal[:HEAD]
+
+    @property
+    def literal(self) -> str:
+        """The text of the marker before its first part that is no literal."""
+        return "".join(map(str, takewhile(lambda part: isinstance(part, str), self.parts + self.ahead)))
 
     @property
     def last(self) -> str:

@@ -152,9 +152,8 @@ class SpanCalls(msgspec.Struct, eq=False):
             result = self._read(call, decoded, raw)
         except Rejected:
             return None
-        if call.started not in ("", result.name):
-            return None
-        return result if keeps_arguments(text, result.arguments, alone=call.name is not None) else None
+        keeps = keeps_arguments(text, result.arguments, alone=call.name is not None)
+        return result if keeps and call.started in ("", result.name) else None
 
     def _reject(self, call: CallDraft, fault: Rejected, raw: str) -> None:
         output = self.output

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamtools.parsing.dialects import Dialect, Opener
+from streamtools.parsing.declared import Signatures
+from streamtools.parsing.dialect_set import openers
+from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import ENDS_OF_TURN
 from streamtools.parsing.markers import Header, LineEnd, Maybe, OneOf, Part
 
@@ -121,26 +123,13 @@ def _examples_of_part(part: Part) -> Sequence[str]:
     return [character * count for count in range(part.least, min(part.most, part.least + 1) + 1)]
 
 
-def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:
-    """Return the openers of a dialect: markers, with the grammar of the text after each marker.
-
-    `tools` maps tool names to their parameter names.
-    """
-    found = list(dialect.openers)
-    if dialect.openers_for is not None:
-        found += dialect.openers_for(tuple(tools))
-    if dialect.openers_of is not None:
-        found += [opener for name, parameters in tools.items() for opener in dialect.openers_of(name, parameters)]
-    return found
-
-
-def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
+def markers(dialect: Dialect, signatures: Signatures) -> list[Parts]:
     """Return all markers and tags of a dialect, and their variants that begin with line feeds or a space.
 
     A parser may buffer the beginning of each of these texts.
     """
     found: list[Parts] = [tags for tags, _ in dialect.strays]
-    for opener in openers(dialect, tools):
+    for opener in openers(dialect, signatures):
         whole = (*opener.parts, *opener.ahead)
         found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]
     for tag in (*dialect.tags, *ENDS_OF_TURN):
@@ -151,10 +140,10 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
 
 
 class Material:
-    """Strategies for texts and documents in one dialect. `tools` maps tool names to their parameter names."""
+    """Strategies for texts and documents in one dialect. `signatures` are the declared tools."""
 
-    def __init__(self, dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> None:
-        self.openers = openers(dialect, tools)
+    def __init__(self, dialect: Dialect, signatures: Signatures) -> None:
+        self.openers = [*openers(dialect, signatures)]
         # Some calls are read only at the start of the text.
         self._at_start = any(opener.where == "start" for opener in self.openers)
         whole_markers = [
@@ -162,7 +151,9 @@ class Material:
             *(text for tag in dialect.tags for text in islice(examples(tag.parts), 3)),
             *(closing for tag in dialect.tags for closing in (*tag.closings, *tag.before)),
         ]
-        self.calls = usual_calls().map(lambda call: CallInText(dialect.write_call(*call), *call))
+        begin, value, end = (call := dialect.write_call(NAMES[0], {"a": "VALUE"})).partition("VALUE")
+        own = (begin, end, call, end + call, f"{end} {call}{begin}{value}") if end else ()
+        self.calls = usual_calls(own).map(lambda call: CallInText(dialect.write_call(*call), *call))
         self.texts = self._texts(whole_markers)
         self.documents = self._documents()
 
@@ -211,12 +202,12 @@ def _broken(text: str, number: int, replacement: str) -> str:
     return text[:index] + replacement + text[index + 1 :]
 
 
-def usual_calls() -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
+def usual_calls(own: Sequence[str] = ()) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
     """Return a strategy of tool names and arguments for `TOOLS`.
 
-    The arguments have all types, and include strings that a parser may misread.
+    The arguments have all types, and include strings that a parser may misread. `own` are more of these strings.
     """
-    strings = st.sampled_from(STRINGS) | st.text(max_size=3).filter(str.isprintable)
+    strings = st.sampled_from(STRINGS) | st.sampled_from(own or STRINGS) | st.text(max_size=3).filter(str.isprintable)
     integers = st.sampled_from([0, 7, -1, 10**20])
     values: dict[str, st.SearchStrategy[Any]] = {
         "a": strings,

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "sources": {*VOCABULARY, "loading", "logs", "sources.read_pace"},
     "sources.read_pace": (),
     "typed": {"logs"},
-    "parsing": {*VOCABULARY, "loading", "rules"},
+    "parsing": {*VOCABULARY, "loading", "logs", "rules"},
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "loading", "logs", "rules"},
     # modules that build on them, each on those above

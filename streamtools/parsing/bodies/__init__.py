@@ -25,16 +25,18 @@ dialect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.declared import UNKNOWN, Schema
 from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import Part, Pattern
+from streamtools.parsing.markers import Marker, Part, Pattern
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
@@ -258,13 +260,24 @@ class Members:
         self._span.end_call()
 
 
-def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
+Strays: TypeAlias = tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...]
+"""The type of `Dialect.strays`."""
+
+ReadText: TypeAlias = Callable[[str], tuple[str, Mapping[str, Any]]]
+"""A function that takes the text of a call, and returns the name of the tool and the arguments."""
+
+
+def text_calls(close: str, read: ReadText) -> Body:
     """Return a grammar that parses calls with the function `read`. For custom dialects whose calls are not JSON.
 
     `read` takes the text between the opener and `close`. It returns the name of the tool and the arguments. If `read`
-    raises ValueError, LookupError, TypeError or AttributeError, the call is an error (`unrecognised_tool_call`). String
-    arguments are converted to the types in the schema of the tool. The name and the arguments are reported only when
-    the call is complete. Raises TypeError if `read` is not callable.
+    raises an exception, the call is an error (`unrecognised_tool_call`), and the warning `call_refused` is logged.
+    String arguments are converted to the types in the schema of the tool. The name and the arguments are reported only
+    when the call is complete. Raises TypeError if `read` is not callable.
+
+    A whole call in a value belongs to the value. If only one of the two tags is in a value, the end of the call is not
+    certain. So `write_call` must escape them. If a model writes them, the call is usually an error. After calls, a
+    `close` in brackets, such as `</call>`, shows that a value contained it: these calls become errors.
 
     >>> import json
     >>> from streamtools import Dialect, parse
@@ -273,47 +286,69 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     ...     values = dict(line.split(": ", 1) for line in text.strip().splitlines())
     ...     return values.pop("name"), {key: json.loads(value) for key, value in values.items()}
     >>> def write_lines(name, arguments):
-    ...     lines = [f"{key}: {json.dumps(value)}" for key, value in arguments.items()]
+    ...     lines = [f"{key}: {json.dumps(value)}".replace("<", "\\u003c") for key, value in arguments.items()]
     ...     return "\\n".join(["<invoke_tool>", f"name: {name}", *lines, "</invoke_tool>"])
     >>> lines = Dialect(
     ...     id="lines",
     ...     openers=(Opener(("<invoke_tool>",), text_calls("</invoke_tool>", read_lines)),),
     ...     write_call=write_lines,
-    ...     reserved=("<invoke_tool", "</invoke_tool"),
     ... )
     >>> parse(write_lines("get_weather", {"city": "Oslo"}), dialects=[lines, "auto"]).calls[0].arguments
     {'city': 'Oslo'}
     """
-    from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
-
-    end = Closing(close)
     if not callable(read):
         raise TypeError(f"`read` of text_calls must be a function of the text of a call, got {read!r}")
+    return TextCalls(close, read)
 
-    def body(span: Span) -> Generator[None, None, None]:
-        pieces: list[str] = []
-        closed = yield from span.content(end, lambda piece: pieces.append(piece) if span.stores else None)
-        if not (closed and span.stores):  # with `stores=False`, the exceeded limit is already reported
-            span.close(None if closed else Code.TRUNCATED)
+
+def _log_refused(error: Exception, dialect: str | None) -> None:
+    from streamtools.logs import Logger, explained  # imported here to keep `import streamtools` fast
+
+    Logger(__name__).warning("call_refused", **explained(error) | {"reason": None, "dialect": dialect})
+
+
+REFUSED: ContextVar[Callable[[Exception, str | None], None]] = ContextVar("REFUSED", default=_log_refused)
+"""Takes an exception of the `read` of `text_calls`, and the id of the dialect. By default, it logs a warning."""
+
+
+class TextCalls:
+    """The grammar of `text_calls`."""
+
+    def __init__(self, close: str, read: ReadText, opening: Marker | None = None) -> None:
+        """`opening` is the marker that begins a call. It finds nested calls."""
+        self.close, self.read = close, read
+        self._end = Closing(close, *filter(None, [opening]), first=(close,))
+        # Texts such as `END` also occur outside of calls.
+        is_tag = re.fullmatch(r"[<\[{(].*\w.*[>\]})]", close) and opening and not opening.literal.startswith(close)
+        self.strays: Strays = (((close,), ()),) if is_tag else ()
+        """`Dialect.strays` of this grammar: `close`, if it is a tag in brackets."""
+
+    def __call__(self, span: Span) -> Generator[None, None, None]:
+        """Read one call. The tags of calls in it must balance."""
+        from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
+
+        depth, last = 1, 0  # `last` is the position after the last closing tag
+        while depth and (kind := (yield from span.content(self._end, lambda text: None))):
+            depth += 1 if kind > 1 else -1
+            last = last if kind > 1 else span.place
+        if depth or not span.stores:  # with `stores=False`, the exceeded limit is already reported
+            span.rewind(last or span.place)  # the text after a closing tag is probably the rest of the answer
+            span.close(Code.TRUNCATED if depth else None)
             return
         try:
-            name, arguments = read("".join(pieces))
+            name, arguments = self.read("".join(span.parts)[len(span.marker) : span.before_closing])
             texts = {key: value if isinstance(value, str) else compact(value) for key, value in dict(arguments).items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except Exception as error:  # the text of a model must not raise
+            REFUSED.get()(error, span.calls.dialect)
             span.close(Code.UNRECOGNISED_TOOL_CALL)
             return
         span.set_name(name)
         members = Members(span, span.declared.arguments(name))
         for key, text in texts.items():
             schema = members.key(key)
-            if isinstance(arguments[key], str):
-                Value(schema, span).write(text)
-            else:
-                span.write(text)
+            (Value(schema, span) if isinstance(arguments[key], str) else span).write(text)
         members.end()
         span.close()
-
-    return body
 
 
 def forged_result(close: str | Closing) -> Body:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag
+from streamtools.parsing.bodies import CallEnd, Members, Strays, cut_in_tag
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Types
 from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern
@@ -125,7 +125,7 @@ class NestedText:
         return Closing(*self._tags, *self._others, first=first, line_feed=line_feed)
 
     @property
-    def strays(self) -> tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...]:
+    def strays(self) -> Strays:
         """Two sequences of tags, as in `Dialect.strays`. Outside of a call, they show that a value ended too early.
 
         The first ends a value and then its call. The second ends a value and begins the next one.

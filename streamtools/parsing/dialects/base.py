@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.bodies import wrapper
+from streamtools.parsing.bodies import Strays, TextCalls, wrapper
 from streamtools.parsing.dialects.neutralizing import structure_of
 from streamtools.parsing.dialects.writing import name_and_json, write_response
 from streamtools.parsing.markers import SENTENCE, TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
@@ -68,6 +69,8 @@ class Opener:
         tag_parts = self.tag_parts if self.kind == "call" else 0
         marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after, tag_parts=tag_parts)
         object.__setattr__(self, "marker", marker)
+        if isinstance(self.body, TextCalls):
+            object.__setattr__(self, "body", TextCalls(self.body.close, self.body.read, Marker(self.parts, self.ahead)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +101,8 @@ class Tag:
     """The markers of all closing tags."""
 
     def __post_init__(self) -> None:
-        closings = (*((text,) for text in self.closings), *((self.closing_parts,) if self.closing_parts else ()))
-        object.__setattr__(self, "ends", tuple(map(Marker, closings)))
+        ends = [Marker(parts) for parts in (*((text,) for text in self.closings), self.closing_parts) if parts]
+        object.__setattr__(self, "ends", tuple(ends))
         object.__setattr__(self, "marker", Marker(self.parts, ahead=self.ahead, where=self.where, tag_parts=0))
 
 
@@ -145,8 +148,11 @@ class Dialect:
     write_result: Callable[[str, str], str] = write_response
     in_code: Literal["text", "call"] = "text"
     """How a complete call inside Markdown code or a quote is read: as `"text"` or as a `"call"`."""
-    reserved: tuple[str, ...] = ()
-    """The texts that a tool result must not contain, because they would end the result or begin a call."""
+    reserved: tuple[str, ...] = None  # type: ignore[assignment]  # `__post_init__` replaces it
+    """The texts that a tool result must not contain, because they would end the result or begin a call.
+
+    By default, these are the fixed texts with which the `openers` and `strays` begin.
+    """
     reserved_patterns: tuple[tuple[str, str], ...] = ()
     """Like `reserved`, for calls that do not begin with a fixed text, such as bare JSON.
 
@@ -154,12 +160,12 @@ class Dialect:
     """
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""
-    strays: tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...] = ()
+    strays: Strays = ()
     """Tags that belong inside a call. After a call, they show that a value contained its own closing tags.
 
     All complete calls of the turn then become errors if they may contain such a value: their arguments may be
     incomplete. Each item is a pair of tags and an end. The tags and the text after them are hidden, up to the end. If
-    the end is (), only the tags are hidden.
+    the end is (), only the tags are hidden. `text_calls` adds its own.
     """
     space_at_start: bool = False
     """True if a space before a tag or a call at the start of a message is hidden."""
@@ -185,15 +191,19 @@ class Dialect:
             raise ValueError("`id` of a dialect is empty; give it a name")
         if not callable(self.write_call) or not callable(self.write_result):
             raise TypeError("`write_call` and `write_result` of a dialect must be functions that return a text")
-        for name, kind in (("openers", Opener), ("tags", Tag), ("near", NearMiss), ("reserved", str)):
+        check_tuple("`openers` of a dialect", self.openers, Opener)
+        strays = [*self.strays, *(stray for each in self.openers for stray in getattr(each.body, "strays", ()))]
+        object.__setattr__(self, "strays", tuple(dict.fromkeys(strays)))
+        if self.reserved is None:
+            reserved = [*(opener.marker.literal for opener in self.openers), *(str(tags[0]) for tags, _ in strays)]  # type: ignore[unreachable]
+            object.__setattr__(self, "reserved", tuple(dict.fromkeys(reserved)))
+        for name, kind in (("tags", Tag), ("near", NearMiss), ("reserved", str)):
             check_tuple(f"`{name}` of a dialect", getattr(self, name), kind)
-        owners: tuple[Opener | Tag, ...] = (*self.openers, *self.tags)
-        forms = [owner.parts + owner.ahead for owner in owners]
-        entries = [(parts, pieces(parts)) for parts in forms]
-        for head in entries:
-            for long in entries:
-                if head is not long and long[1][: len(head[1])] == head[1]:
-                    raise ValueError(f"in dialect {self.id!r} the marker {_show(long[0])} begins with {_show(head[0])}")
+        markers = [*(opener.marker for opener in self.openers), *(tag.marker for tag in self.tags)]
+        forms = [marker.parts + marker.ahead for marker in markers]
+        for (head, begun), (long, whole) in permutations([(parts, pieces(parts)) for parts in forms], 2):
+            if whole[: len(begun)] == begun:
+                raise ValueError(f"in dialect {self.id!r} the marker {_show(long)} begins with {_show(head)}")
 
     def __repr__(self) -> str:
         return f"<Dialect {self.id}>"
@@ -204,14 +214,10 @@ class Dialect:
         The prompt contains an example call of the tool `name` with `arguments`.
         """
         call = self.write_call(name, {"city": "Paris"} if arguments is None else dict(arguments))
+        introduction = "To call a tool, write a call in this form, with the name of the tool and its arguments:"
         rules = [*self._rules(name, call), "Stop after your calls: the results come in the next message, in this form:"]
-        parts = [
-            "To call a tool, write a call in this form, with the name of the tool and its arguments:",
-            call,
-            " ".join(rules),
-            self.write_result(name, compact({"result": "..."})),
-        ]
-        return "\n\n".join(parts) + "\n"
+        result = self.write_result(name, compact({"result": "..."}))
+        return "\n\n".join([introduction, call, " ".join(rules), result]) + "\n"
 
     def _rules(self, name: str, call: str) -> Iterator[str]:
         """Yield the rules that the example call does not show."""
@@ -254,7 +260,7 @@ def named_json(id: str, before: str, between: str = "", after: str = "", **field
     tail = (separator, forms.GAP) if separator else ()
     ahead = (Some(characters, 1, 96), forms.GAP, *tail, OneOf(("{", end)) if end else "{")
     opener = Opener((begin, forms.GAP), body, ahead=ahead)
-    return Dialect(id, (opener,), name_and_json(before, between, after.rstrip()), **{"reserved": (begin,)} | fields)
+    return Dialect(id, (opener,), name_and_json(before, between, after.rstrip()), **fields)
 
 
 def pieces(parts: tuple[Part, ...]) -> list[Part]:

@@ -98,9 +98,8 @@ def _without_shared_tags(dialect: Dialect, chosen: Iterable[Dialect]) -> Dialect
         parts = pieces(tag.parts + tag.ahead)
         return any(parts == opener[: len(parts)] for opener in openers)
 
-    if not any(map(begins_opener, dialect.tags)):
-        return dialect
-    return replace(dialect, tags=tuple(tag for tag in dialect.tags if not begins_opener(tag)))
+    tags = tuple(tag for tag in dialect.tags if not begins_opener(tag))
+    return dialect if tags == dialect.tags else replace(dialect, tags=tags)
 
 
 class ByName(tuple[Dialect, ...]):

@@ -92,7 +92,6 @@ def hash_marker(*, marker_at: Literal["anywhere", "line_start"] = "anywhere", no
         write_call=lambda name, arguments: f"{mark}:{compact({'toolName': name, 'parameters': arguments})}",
         write_result=lambda name, text: f"###result {nonce_text}{name}: {compact(as_object(text, 'result'))}",
         near=_faulty_hashes(nonce),
-        reserved=(f"{mark}:", "###result"),
         has_nonce=bool(nonce),
         notes=f"`{mark}:` is the marker of this conversation. Text without `{nonce}` is not a call." if nonce else "",
     )

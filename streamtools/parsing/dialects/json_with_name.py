@@ -173,7 +173,6 @@ def functools_list() -> Dialect:
         id="functools_list",
         openers=(Opener(("functools",), json_calls(), ahead=("[", SPACES, "{"), auto="line_start"),),
         write_call=_json_writer("functools[", "]"),
-        reserved=("functools[",),
     )
 
 
@@ -184,7 +183,6 @@ def cohere_legacy_action() -> Dialect:
         id="cohere_legacy_action",
         openers=(Opener(opening, call, ahead=("[",), where="line_start"),),
         write_call=_json_writer("Action:\n```json\n[\n", "\n]\n```", keys=("tool_name", "parameters")),
-        reserved=("Action:",),
         auto=False,  # other agent formats also have this word before JSON
     )
 
@@ -336,7 +334,6 @@ def llama3_json() -> Dialect:
         openers=(Opener(("<|python_tag|>", SPACES), chained_json("{", _GAP, keys), ahead=("{",)),),
         openers_for=lambda names: _bare(_call(names)),
         write_call=_json_writer("", "", keys=("name", "parameters")),
-        reserved=("<|python_tag|>",),
         reserved_patterns=_NAME_KEY,
         auto="marked",
         notes=ALONE,

@@ -242,10 +242,8 @@ def _recipient_openers(names: tuple[str, ...], where: Where = "start", *, arrows
     begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known and arrows else []
     for first in dict.fromkeys(name[0] for name in known):
         begins.append((first, OneOf(tuple(name[1:] for name in known if name[0] == first)), where))
-    return tuple(
-        Opener((first, rest, BLANKS, LINE_END, SPACES), _read_addressed, ahead=("{",), where=where)
-        for first, rest, where in begins
-    )
+    end, body = (BLANKS, LINE_END, SPACES), _read_addressed
+    return tuple(Opener((first, rest, *end), body, ahead=("{",), where=where) for first, rest, where in begins)
 
 
 def _read_addressed(span: Span) -> Generator[None, None, None]:

@@ -99,7 +99,6 @@ def sarashina_list() -> Dialect:
         ),
         openers_for=lambda names: (Opener(("[",), python_dicts, (*begin, _quoted(*names)), where="start"),),
         write_call=lambda name, arguments: f"{opening}{[{'name': name, 'arguments': arguments}]}",
-        reserved=(opening,),
         reserved_patterns=(("['\"]", "name['\"]"),),
         auto="marked",
     )
