@@ -28,6 +28,7 @@ from streamtools.parsing import (
     named_json,
     text_calls,
 )
+from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.testing import assert_laws
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.cases import cases, together
@@ -88,6 +89,7 @@ def test_names_before_json_are_read_at_every_cut(form: tuple[str, str, str]) -> 
     assert ("a ", [{"a": 1}]) == (answer.content, [call.arguments for call in answer.calls])
     about = "text" if before[0] in "<[" else f"the marker {before} is"
     assert about == read(about, dialect).content
+    assert [] == read(neutralize(text, [dialect]), dialect).calls
 
 
 @pytest.mark.deep

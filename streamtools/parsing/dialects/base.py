@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import Strays, TextCalls, wrapper
-from streamtools.parsing.dialects.neutralizing import structure_of
+from streamtools.parsing.dialects.neutralizing import JOINER, structure_of
 from streamtools.parsing.dialects.writing import name_and_json, write_response
 from streamtools.parsing.markers import SENTENCE, TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
 from streamtools.parsing.reader import Word
@@ -254,7 +254,8 @@ def named_json(id: str, before: str, between: str = "", after: str = "", **field
     begin, separator, end = before.strip(), between.strip(), after.strip()
     if not begin or re.match(r"\w", between):
         raise ValueError(f"`before` must have text, and `between` must not begin as a name: {before!r}, {between!r}")
-    characters = forms.NAME_CHARACTERS + re.escape(between[:1].strip())
+    # Without the joiner: it must break a call even if `before` is one character.
+    characters = forms.NAME_CHARACTERS + re.escape(between[:1].strip()) + JOINER
     call = forms.NamedCall(separator, word=Word(characters))
     body = forms.Enclosed(call, begin, end) if end else forms.bare(call, begin)
     tail = (separator, forms.GAP) if separator else ()
