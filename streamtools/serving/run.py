@@ -198,6 +198,8 @@ class Run(AsyncOnly, Checked, Decidable):
         The suspension is stored with the run, and only lookups with the run's `owner` find it. Use it to resume the run
         after the client has decided.
         """
+        if self._events is not None and self.result.reason != "waiting":
+            return None  # a run that was stopped waits for no decision
         return getattr(self._events, "suspension", self._final.suspension)
 
     @property

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from itertools import count
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import anyio
 import anyio.to_thread
-import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
-from streamtools.conversation import Chat, ScriptedModel
+from streamtools import ApprovalOptions, RunnerOptions, TextOptions, ToolContext, ToolRegistry, chat
+from streamtools.conversation import Chat, Fallback, ScriptedModel
 from streamtools.errors import ConversationBusy, DecisionRefused, InvalidDecision, RunNotFound
-from streamtools.events import Done
+from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, Usage
+from streamtools.history import Assistant, write_messages
 from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
+from streamtools.rules import Vault
 from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving import leased_run
 from streamtools.serving.event_reader import EventReader
 from streamtools.stream import ToolStream
-from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
+from streamtools.tools import (
+    Answer,
+    Approve,
+    Deny,
+    Guards,
+    MemoryLedger,
+    PostgresLedger,
+    Question,
+    SQLiteLedger,
+    Tool,
+    ToolResult,
+)
 from streamtools.tools.approvals import parse_decision
 from streamtools.tools.redis_client import open_client
-from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.approvals import ANN, QUESTION, Bank, block, calls
+from tests.support.examples import examples
 from tests.support.patching import with_clock
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
@@ -265,6 +286,21 @@ async def test_a_question_that_the_application_could_not_save_does_not_wait(site
     assert [] == site.bank.paid
 
 
+async def test_a_run_that_a_tool_stops_does_not_wait(site: Site) -> None:
+    """It is found, decisions are refused, and a new question may start."""
+    (tool,) = (each for each in site.bank.tools if each.name == "look")
+    vars(tool)["function"] = lambda: ToolResult(model="enough", stop=True)
+    async with site.open() as one:
+        run = await one.start(
+            site.chat(ScriptedModel([calls(("pay", ANN), ("look", {}))]), [QUESTION]), owner="ann", conversation="c"
+        )
+        assert ("stopped", None) == ((await run.wait()).reason, run.suspension)
+        assert ([], run) == (await run.questions(), await one.find(run.id, owner="ann"))
+        with pytest.raises(DecisionRefused):
+            await one.decide(run.id, "n0", True, owner="ann")
+        await one.start(ToolStream(Script([])), owner="ann", conversation="c", exclusive=True)
+
+
 async def test_a_stop_ends_a_run_whose_continuation_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its conversation is free again, and no later decision continues it. A continuation that has begun stays."""
     async with site.open() as one, site.open() as two:
@@ -447,28 +483,6 @@ async def test_a_stop_without_resume_frees_the_conversation() -> None:
         await runs.start(chat(ScriptedModel(["Hi"]), [QUESTION]), owner="ann", conversation="c", exclusive=True)
 
 
-async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:
-    """The events are there again for a reader, and the run is the last of its conversation. A second click returns the
-    run that has ended, and it can still be read.
-    """
-    async with site.open() as runs:
-        waiting = await site.ask(runs)
-    async with site.open() as runs:
-        latest = await site_latest(runs)
-        assert [[], [waiting.id]] == [[each.id for each in await runs.list("ann", limit=most)] for most in (0, 9)]
-        assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
-        kinds = [event.type async for event in latest.attach()]
-        assert ["approval-requested", "step-end", "done"] == kinds[-3:]
-        run = await runs.decide(waiting.id, "n0", Approve(digest_of(latest)), owner="ann")
-        assert "Done." == await read(run)
-        await run.wait()
-    async with site.open() as runs:
-        assert {run.id, waiting.id} == {each.id for each in await runs.list("ann")}
-        again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
-        assert (run.id, "Done.") == (again.id, await read(again))
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
-
-
 async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
     async with site.open() as runs:
         waiting = await site.ask(runs)
@@ -528,26 +542,6 @@ async def test_an_expired_question_continues_the_run_with_what_was_decided(
     paid, signed = run.result.outcomes
     assert ("paid 5 to Ann", "tool_denied") == (paid.result, signed.error)
     assert "the call of tool 'sign' was denied: the approval timed out before a decision arrived" == signed.message
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
-
-
-async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
-    """They may arrive in different processes. Before the last one, the waiting run is returned."""
-    async with site.open() as one:
-        waiting = await site.ask(one, BOTH)
-        assert waiting.suspension is not None
-        assert waiting.suspension.questions == await waiting.questions()
-        with pytest.raises(DecisionRefused, match=r"write `await runs.decide\(run.id"):
-            await waiting.approve("n0")
-        assert waiting.id == (await one.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")).id
-        with pytest.raises(DecisionRefused, match="was answered; this"):
-            await one.decide(waiting.id, "n1", Answer({"page": 2}), owner="ann")
-    async with site.open() as two:
-        with pytest.raises(DecisionRefused, match=r"'n7' does not wait for a decision; these wait: 'n0'$"):
-            await two.decide(waiting.id, "n7", True, owner="ann")
-        assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
-        run = await two.decide(waiting.id, "n0", True, owner="ann")
-        assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
@@ -694,27 +688,6 @@ async def test_an_end_that_takes_too_long_is_not_stored(tmp_path: Path, monkeypa
             await anyio.to_thread.run_sync(left.wait)
         with pytest.raises(RunNotFound):
             await two.find(run.id, owner="ann")
-
-
-async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
-    """The decision counts. The same decision, made again, starts the run."""
-    async with site.open() as runs:
-        waiting, resume = await site.ask(runs), runs._resume
-
-        async def fail(run: Run) -> Any:
-            await anyio.lowlevel.checkpoint()
-            raise RuntimeError("no model")
-
-        async def forget(run: Run) -> Any:
-            return site.chat(site.model(), run.history)
-
-        for broken, kind in ((fail, RuntimeError), (forget, TypeError)):
-            runs._resume = broken
-            with pytest.raises(kind):
-                await runs.decide(waiting.id, "n0", True, owner="ann")
-        runs._resume = resume
-        await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
-    assert [("Ann", 5)] == site.bank.paid
 
 
 class Managed:
@@ -1103,22 +1076,6 @@ async def test_a_long_run_is_continued(site: Site, monkeypatch: pytest.MonkeyPat
         assert "Done." == (await read(run))[-5:]
 
 
-async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site: Site) -> None:
-    """Also in another process, and after a restart: its last event may be one of the waiting run. The continuation is
-    the latest run, until another one waits.
-    """
-    async with site.open() as one, site.open() as two:
-        waiting = await site.ask(one)
-        last = [event.seq async for event in waiting.attach()][-1]
-        await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
-        for runs in (one, two):
-            run = await runs.find(waiting.id, owner="ann")
-            for after in (last, last - 1, last - 2):
-                assert "executed" in [event.type async for event in run.attach(after)]
-            assert run.id == (await site_latest(runs)).id
-        assert (await site.ask(one)).id == (await site_latest(two)).id
-
-
 async def test_an_id_that_is_used_again(tmp_path: Path) -> None:
     """The old question and its decisions do not count for the new run, which fails."""
     site = Site(tmp_path, None)
@@ -1183,21 +1140,6 @@ async def test_an_expired_question_stays_denied(site: Site, monkeypatch: pytest.
     assert [] == site.bank.paid
 
 
-async def test_a_run_continues_when_its_last_undecided_question_expires(site: Site) -> None:
-    """The question that expires last is decided before."""
-    async with site.open() as runs:
-        waiting = await site.ask(runs, BOTH)
-        assert waiting is await runs.decide(waiting.id, "n0", True, owner="ann")
-        assert waiting.suspension is not None
-        questions: Any = waiting.suspension.questions
-        questions[1] = msgspec.structs.replace(questions[1], expires=time.time() - 1)
-        with anyio.fail_after(20):
-            while not site.continued:
-                await anyio.lowlevel.checkpoint()
-            found = await runs.find(waiting.next_id, owner="ann")
-            assert ["paid 5 to Ann", None] == [each.result for each in (await found.wait()).outcomes]
-
-
 def test_a_decision_has_no_unknown_fields() -> None:
     for text in ('"approve","digset":"5a"', '"deny","result":1', '"answer","reason":"no"'):
         with pytest.raises(InvalidDecision, match="unknown field"):
@@ -1215,3 +1157,127 @@ async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
         waiting = await site.ask(runs)
         with pytest.raises(ValueError, match="only `resume` can continue it"):
             await runs.decide(waiting.id, "n0", True, owner="ann")
+
+
+KINDS = ["pay", "payfail", "payhalt", "look", "halt", "sign", "paysign"]
+COST = ProviderCompleted(finish_reason="tool_calls", usage=Usage(input=3))
+
+
+class Rounds(Site):
+    """An application whose model gives the next of `steps`. Its tools and options are random."""
+
+    def __init__(self, path: Path, url: str | None, rng: Random) -> None:
+        super().__init__(path, url)
+        self.rng, self.ran, self.made = rng, Counter[int](), list[Chat]()
+        places, in_text, self.steps = count(), rng.random() < 0.3, list[list[Any]]()
+        for step in range(rng.randint(1, 4)):
+            kinds = rng.choices(KINDS, (6, 1, 0.4, 3, 0.4, 3, 1), k=rng.choice((1, 1, 2, 3)))
+            made = [NativeToolCall(kind, {"place": (n := next(places))}, str(n), f"n{n}") for kind in kinds]
+            told = [TextDelta("\n" + block(str(each.name), json.dumps(each.arguments))) for each in made]
+            self.steps.append([TextDelta(f"{step} "), *(told if in_text else made), COST])
+        self.steps.append([TextDelta("Done."), COST])
+        self.bank.tools = ToolRegistry(*map(self.tool, KINDS))
+        self.approvals = ApprovalOptions(ask=rng.choice(("later", "later", "now")), timeout=rng.choice((None, 60.0)))
+        self.options: Any = {"runner": RunnerOptions(execute=rng.choice(("completed", "eager")))}
+        self.options["guards"] = rng.choice((None, None, Guards(calls=2), Guards(tokens=5), Guards(failed_turns=1)))
+        self.options |= {"text": TextOptions(vault=rng.choice((None, Vault()))), "max_steps": rng.choice((20, 20, 2))}
+        self.broken, self.fails, self.native = rng.choice((0, 1)), rng.choice((0, 0, 0.2)), False if in_text else None
+
+    def tool(self, kind: str) -> Tool[..., Any]:
+        async def run(place: int) -> ToolResult:
+            self.ran[place] += 1
+            await self.pause()
+            return ToolResult(model=1 / 0 if kind == "payfail" else f"result {place}.", stop="halt" in kind)
+
+        return Tool(run, name=kind, requires_approval="pay" in kind, client="sign" in kind, trust="text")
+
+    async def pause(self) -> None:
+        for _ in range(self.rng.choice((1, 1, 20))):
+            await anyio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def answer(self, run: Run | None = None) -> AsyncIterator[Chat]:
+        """Make a chat, and save its messages, which may fail."""
+        one, two = (ScriptedModel([[OSError()]] * 9, native_tool_calls=self.native) for _ in range(2))
+        vars(two)["stream"] = lambda ask: two._open(self.steps[sum(isinstance(a, Assistant) for a in ask.history)])
+        history, more = (run.history, {"resume": run}) if run else ([QUESTION], {})
+        async with self.chat(Fallback(*[one] * self.rng.randrange(2), two), history, **self.options, **more) as events:  # type: ignore[arg-type]
+            self.made.append(events)
+            yield events
+        await self.pause()
+        if self.rng.random() < self.fails:
+            raise OSError("not saved")
+
+    def resume(self, run: Run) -> Any:
+        self.broken -= 1
+        return self.answer(run) if self.broken else 1 / 0
+
+
+async def play(site: Rounds, rng: Random, stack: AsyncExitStack) -> None:
+    """Start a run, decide about its calls, and check what its last reader sees."""
+    decided, is_stopped = dict[tuple[str, bool], Any](), False
+    runs = await stack.enter_async_context(site.open())
+    run = await runs.start(site.answer(), owner="ann", conversation="c", exclusive=True)
+    while not run.ended or (run.suspension is not None and not run._is_withdrawn):
+        await site.pause()
+        act, asked = rng.random(), await run.questions()
+        if act < 0.1 and asked and run.ended:
+            await stack.aclose()
+            runs = await stack.enter_async_context(site.open())
+        elif act < 0.12:
+            is_stopped = True
+            await run.stop()
+        elif act < 0.17 and site.approvals.timeout and asked and run.ended:
+            decided |= {(each.call.id, each.approval): Deny("late") for each in asked}
+            site.later += 61
+        elif asked:
+            question = rng.choice(asked)
+            good = (Approve(question.digest), Deny()) if question.approval else (Answer("result"), Answer(error="no"))
+            given = rng.choices((*good, Approve("other")), (6, 2, 1))[0]
+            try:
+                for _ in range(1 if site.approvals.ask == "now" else rng.choice((1, 2))):
+                    with suppress(ZeroDivisionError):
+                        await runs.decide(run.id, question.call.id, given, owner="ann")
+                decided[question.call.id, question.approval] = given
+            except DecisionRefused:
+                found = await runs.find(run.id, owner="ann")
+                assert given == Approve("other") or found.result.reason in ("failed", "stopped"), found
+        run = await runs.find(run.id, owner="ann")
+    validate(events := [event async for event in run.attach()])
+    after, done = rng.choice(events[:-1]).seq, cast("Done", events[-1])
+    begin = run._copied if 0 < run._copied < after <= run._copied + 2 else after
+    assert [each for each in events if each.seq > begin] == [each async for each in run.attach(after)]
+    assert (await site_latest(runs)).result.reason == run.result.reason == done.reason
+    assert len(await runs.list("ann")) == len(run.id) - len(run.id.rstrip("~")) + 1
+    text = "".join(event.text for event in events if event.type == "text").replace("\n", "")
+    assert "".join(f"{n} " for n in range(len(site.steps) - 1)).startswith(text.replace("Done.", ""))
+    used = sum(event.usage.input or 0 for event in events if event.type == "usage")
+    assert used == 3 * len(re.findall(r"\d |Done", text)) or is_stopped
+    ended = Counter(event.call.id for event in events if event.type in ("executed", "error") and event.call is not None)
+    assert {1} >= {*ended.values(), *site.ran.values()}
+    for call in (event.call for event in events if event.type == "call"):
+        has_result = any(event.type == "executed" and event.call.id == call.id for event in events)
+        denied, ran = isinstance(decided.get((call.id, True)), Deny), site.ran[call.arguments["place"]]
+        assert ran == 0 if denied else ran == 1 or not has_result or "sign" in call.name
+        assert call.id in ended or call in done.pending
+    free = site.options["guards"] is None and site.options["max_steps"] > 2 and not is_stopped and not site.fails
+    if free and not any("halt" in repr(step) for step in site.steps):
+        assert ("finished", [], "Done.") == (done.reason, done.pending, text[-5:])
+    for made in site.made[-1:] if not done.pending else ():
+        assert all(write_messages(made.history, kind) for kind in ("openai", "anthropic", "gemini"))
+    await runs.start(ToolStream(Script([COST])), owner="ann", conversation="c", exclusive=True)
+
+
+@examples(6)
+@given(rng=st.integers(0, 2**40).map(Random))
+def test_any_rounds_of_decisions(url: str | None, rng: Random) -> None:
+    """Each approved call runs once, a denied one never, and a reader gets each event and text once."""
+
+    async def main() -> None:
+        with anyio.fail_after(30), TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+            site, clock = Rounds(Path(path), url, rng), time.time
+            patch.setattr(time, "time", lambda: clock() + site.later)
+            async with AsyncExitStack() as stack:
+                await play(site, rng, stack)
+
+    anyio.run(main, backend="asyncio" if url else rng.choice(("asyncio", "trio")))
