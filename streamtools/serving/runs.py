@@ -439,11 +439,11 @@ class Runs(Checked, AsyncOnly):
                 return followed
             log = await run._log_for_next()
             stream = await self._resumed(run, log)
-            await run._sync_decisions()
-            if NO_CALL in run.decisions:  # it was stopped meanwhile
-                await close(stream)
-                return run
             try:
+                await run._sync_decisions()
+                if NO_CALL in run.decisions:  # it was stopped meanwhile
+                    await close(stream)
+                    return run
                 started = self._continuation(stream, log)
                 started._predecessor = run if getattr(stream, "run_id", None) is None else None
                 await self._start(started)

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -481,6 +482,28 @@ async def test_a_stop_without_resume_frees_the_conversation() -> None:
         events = [event async for event in run.attach()]
         assert ["cancelled"] == [event.reason for event in events if isinstance(event, Done)]
         await runs.start(chat(ScriptedModel(["Hi"]), [QUESTION]), owner="ann", conversation="c", exclusive=True)
+
+
+async def test_restarts_before_the_decision_and_after_the_continuation(site: Site) -> None:
+    """The events are there again for a reader, and the run is the last of its conversation. A second click returns the
+    run that has ended, and it can still be read.
+    """
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+    async with site.open() as runs:
+        latest = await site_latest(runs)
+        assert [[], [waiting.id]] == [[each.id for each in await runs.list("ann", limit=most)] for most in (0, 9)]
+        assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
+        kinds = [event.type async for event in latest.attach()]
+        assert ["approval-requested", "step-end", "done"] == kinds[-3:]
+        run = await runs.decide(waiting.id, "n0", Approve(digest_of(latest)), owner="ann")
+        assert "Done." == await read(run)
+        await run.wait()
+    async with site.open() as runs:
+        assert {run.id, waiting.id} == {each.id for each in await runs.list("ann")}
+        again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
+        assert (run.id, "Done.") == (again.id, await read(again))
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
 async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
@@ -1076,6 +1099,22 @@ async def test_a_long_run_is_continued(site: Site, monkeypatch: pytest.MonkeyPat
         assert "Done." == (await read(run))[-5:]
 
 
+async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site: Site) -> None:
+    """Also in another process, and after a restart: its last event may be one of the waiting run. The continuation is
+    the latest run, until another one waits.
+    """
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        last = [event.seq async for event in waiting.attach()][-1]
+        await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
+        for runs in (one, two):
+            run = await runs.find(waiting.id, owner="ann")
+            for after in (last, last - 1, last - 2):
+                assert "executed" in [event.type async for event in run.attach(after)]
+            assert run.id == (await site_latest(runs)).id
+        assert (await site.ask(one)).id == (await site_latest(two)).id
+
+
 async def test_an_id_that_is_used_again(tmp_path: Path) -> None:
     """The old question and its decisions do not count for the new run, which fails."""
     site = Site(tmp_path, None)
@@ -1138,6 +1177,21 @@ async def test_an_expired_question_stays_denied(site: Site, monkeypatch: pytest.
         with pytest.raises(DecisionRefused, match="has expired"):
             await two.decide(waiting.id, "n0", True, owner="ann")
     assert [] == site.bank.paid
+
+
+async def test_a_run_continues_when_its_last_undecided_question_expires(site: Site) -> None:
+    """The question that expires last is decided before."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs, BOTH)
+        assert waiting is await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert waiting.suspension is not None
+        questions: Any = waiting.suspension.questions
+        questions[1] = msgspec.structs.replace(questions[1], expires=time.time() - 1)
+        with anyio.fail_after(20):
+            while not site.continued:
+                await anyio.lowlevel.checkpoint()
+            found = await runs.find(waiting.next_id, owner="ann")
+            assert ["paid 5 to Ann", None] == [each.result for each in (await found.wait()).outcomes]
 
 
 def test_a_decision_has_no_unknown_fields() -> None:
@@ -1281,3 +1335,23 @@ def test_any_rounds_of_decisions(url: str | None, rng: Random) -> None:
                 await play(site, rng, stack)
 
     anyio.run(main, backend="asyncio" if url else rng.choice(("asyncio", "trio")))
+
+
+async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
+    """They may arrive in different processes. Before the last one, the waiting run is returned."""
+    async with site.open() as one:
+        waiting = await site.ask(one, BOTH)
+        assert waiting.suspension is not None
+        assert waiting.suspension.questions == await waiting.questions()
+        with pytest.raises(DecisionRefused, match=r"write `await runs.decide\(run.id"):
+            await waiting.approve("n0")
+        assert waiting.id == (await one.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")).id
+        with pytest.raises(DecisionRefused, match="was answered; this"):
+            await one.decide(waiting.id, "n1", Answer({"page": 2}), owner="ann")
+    async with site.open() as two:
+        with pytest.raises(DecisionRefused, match=r"'n7' does not wait for a decision; these wait: 'n0'$"):
+            await two.decide(waiting.id, "n7", True, owner="ann")
+        assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
+        run = await two.decide(waiting.id, "n0", True, owner="ann")
+        assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
