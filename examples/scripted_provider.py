@@ -59,6 +59,8 @@ async def write(body: dict[str, Any]) -> AsyncIterator[bytes]:
         await anyio.sleep(DELAY)
     reason = "tool_calls" if "tool_calls" in delta else "stop"
     yield b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).encode()
+    if (body.get("stream_options") or {}).get("include_usage"):
+        yield b'data: {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}}\n\n'
     yield b"data: [DONE]\n\n"
 
 

@@ -36,6 +36,7 @@ from streamtools.errors import (
     OwnerUnreachable,
     RunNotFound,
     StreamToolsError,
+    TooManyRuns,
     check_function,
     check_kind,
     check_methods,
@@ -247,6 +248,16 @@ Ids of this package have about 24 characters, and ids of providers have fewer th
 """
 
 
+_CODES: dict[type[Exception], str] = {
+    ConversationBusy: "busy",
+    DecisionRefused: "decision_refused",
+    OwnerUnreachable: "unreachable",
+    RunNotFound: "run_not_found",
+    TooManyRuns: "too_many_runs",
+}
+"""The codes with which exceptions of the handler are reported to the client, as ordinary events of a service."""
+
+
 class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
@@ -411,8 +422,10 @@ async def serve_websocket(
     If the handler or `read` raises ValueError, LookupError, TypeError or RecursionError, the message is an invalid
     frame with the code `refused`. It is also refused if the stream raises one of these before its first event. The log
     reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
-    raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except `Draining` and
-    `ConversationBusy` from the handler. `ConversationBusy` is answered with the error `busy`.
+    raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except these of the handler:
+    `ConversationBusy` is answered with the error `busy`, `DecisionRefused` with `decision_refused`, `OwnerUnreachable`
+    with `unreachable`, `RunNotFound` with `run_not_found`, `TooManyRuns` with `too_many_runs`, and `Draining` with
+    `ending`.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
@@ -582,7 +595,9 @@ class _Connection:
         decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
         try:
             if decidable is None:
-                raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
+                raise DecisionRefused(
+                    f"Call {call_id[:64]!r} does not wait for a decision: its run has ended, or is not sent here."
+                )
             await decidable.decide(call_id, frame.decision)
         except (DecisionRefused, OwnerUnreachable) as error:
             raise FrameError("decision_refused", str(error), call_id=call_id) from None
@@ -626,8 +641,9 @@ class _Connection:
                 readable = await made if iscoroutine(made) else made
             except Draining:
                 raise _shutdown_error() from None
-            except ConversationBusy as error:
-                raise FrameError("busy", str(error)) from None
+            except tuple(_CODES) as error:
+                code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
+                raise FrameError(code, str(error)) from None
         if readable is None:
             return
         if isinstance(readable, Run):

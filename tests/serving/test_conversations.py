@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import chat
 from streamtools.conversation import ScriptedModel
-from streamtools.errors import ConversationBusy, OwnerUnreachable
+from streamtools.errors import ConversationBusy, InvalidDecision, OwnerUnreachable, RunNotFound, TooManyRuns
 from streamtools.events import Done, Start, TextDelta, UIEvent
 from streamtools.machine.event_order import validate
 from streamtools.outputs.asgi import serve_websocket
@@ -25,6 +25,15 @@ from tests.serving.test_asgi_by_hand import Socket
 from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
+
+
+REFUSED: dict[str, type[Exception]] = {
+    "busy": ConversationBusy,
+    "decision_refused": InvalidDecision,
+    "run_not_found": RunNotFound,
+    "too_many_runs": TooManyRuns,
+    "unreachable": OwnerUnreachable,
+}
 
 
 class Conversations:
@@ -50,8 +59,8 @@ class Conversations:
         await self.closing.wait()
 
     def ask(self, run_id: str) -> Any:
-        if run_id == "busy":  # another tab has started it
-            raise ConversationBusy("The last answer is still in progress.")
+        if run_id in REFUSED:
+            raise REFUSED[run_id]("Not now.")
         return self.answer(run_id)
 
     @asynccontextmanager
@@ -177,16 +186,16 @@ async def test_a_client_is_told_that_the_code_after_an_answer_has_failed() -> No
     assert "failed" == frames[-1]["reason"]
 
 
-async def test_a_busy_conversation_keeps_its_websocket() -> None:
+@pytest.mark.parametrize("code", REFUSED)
+async def test_a_message_that_is_refused_keeps_its_websocket(code: str) -> None:
     conversations = Conversations()
-    conversations.say("a", ask="busy")
+    conversations.say("a", ask=code)
     async with conversations.serving():
         await settle()
         conversations.say("b", ask="r1")
         await settle()
         conversations.go_on["r1"].set()
-    busy = {"code": "busy", "message": "The last answer is still in progress."}
-    assert {"conversation": "a", "error": busy} in conversations.frames
+    assert {"conversation": "a", "error": {"code": code, "message": "Not now."}} in conversations.frames
     assert {"r1": "finished"} == conversations.ends
 
 
