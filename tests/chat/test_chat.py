@@ -87,7 +87,6 @@ def end(told: list[kinds.UIEvent]) -> kinds.Done:
 async def test_results_lead_to_the_answer() -> None:
     """The `follow-up` event is between two steps of one run, and has the turn of the model and its results."""
     told, model, events = await hold([calls(("weather", PARIS), text="Let me see."), ANSWER])
-
     assert [
         "start",
         "step 1",
@@ -112,7 +111,6 @@ async def test_results_lead_to_the_answer() -> None:
 async def test_a_call_in_text() -> None:
     """Its result is sent in the form of the dialect, in a user message without fields of the front end."""
     _, model, _ = await hold([IN_TEXT, ANSWER])
-
     assert [
         [QUESTION],
         [
@@ -146,7 +144,6 @@ async def test_messages_and_options_are_not_changed() -> None:
     request["stop"].append("b")
     async with events:
         [event async for event in events]
-
     assert [["a"], ["a"]] == [model.body(ask)["stop"] for ask in model.asks]
     assert [3, 5] == [len(each) for each in sent(model)]
 
@@ -162,7 +159,6 @@ async def test_no_follow_up() -> None:
         noticed.append((call.name, outcome.result))
 
     told, model, events = await hold([PARIS_CALL], follow_up="never", on_tool_result=notice)
-
     assert [("weather", {"celsius": 21})] == noticed
     assert "done finished: tool_calls (None)" == story(told)[-1]
     assert [QUESTION, *CALLED] == events.messages()
@@ -175,7 +171,6 @@ async def test_no_follow_up() -> None:
 async def test_calls_that_do_not_run_end_the_loop(options: dict[str, Any], pending: list[str]) -> None:
     """No request follows, and the run has finished."""
     told, model, _ = await hold([PARIS_CALL], **options)
-
     assert ("finished", pending) == (end(told).reason, [call.id for call in end(told).pending])
     assert 1 == len(model.asks)
 
@@ -185,7 +180,6 @@ async def test_pending_calls_end_the_loop() -> None:
     answer = [*calls(("weather", PARIS)), kinds.ProviderCompleted()]  # type: ignore[misc]  # a list
     answer[1:] = [kinds.NativeToolCall("weather", PARIS, "1", "n1", answerable=False), kinds.ProviderCompleted()]
     told, model, events = await hold([answer])
-
     assert ("finished", ["n1"], 1) == (end(told).reason, [call.id for call in end(told).pending], len(model.asks))
     assert ["n0"] == [outcome.call.id for outcome in events.result.outcomes]
 
@@ -196,7 +190,6 @@ async def test_pending_calls_end_the_loop() -> None:
 async def test_a_forced_call_is_forced_once() -> None:
     """The second request has no tool choice, or the loop would never end."""
     told, model, _ = await hold([PARIS_CALL, ANSWER], tool_choice="weather")
-
     assert ["tool", "auto"] == [ask.tool_choice.mode for ask in model.asks]
     assert "finished" == end(told).reason
 
@@ -229,7 +222,6 @@ async def test_a_review_may_change_the_messages() -> None:
 async def test_a_review_may_stop_the_run() -> None:
     """None finishes the run. The history has the results."""
     told, model, events = await hold([PARIS_CALL], review=lambda messages: None)
-
     assert "done finished: tool_calls (None)" == story(told)[-1]
     assert [QUESTION, *CALLED] == events.messages()
     assert 1 == len(model.asks)
@@ -270,7 +262,6 @@ async def test_a_review_that_fails(review: Any) -> None:
 
     with pytest.raises((ZeroDivisionError, ValueError)):
         await read()
-
     assert ("failed", 0) == (end(told).reason, model.open)
     assert [QUESTION, *CALLED] == events.messages()
 
@@ -295,7 +286,6 @@ WRITTEN: list[dict[str, Any]] = [
 async def test_a_review_of_calls_in_text(review: Any) -> None:
     """Its messages are sent unchanged, without a message that the call did not run."""
     _, model, events = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=review)
-
     assert [QUESTION, *review(WRITTEN)] == sent(model)[1]
     assert [QUESTION, *review(WRITTEN), {"role": "assistant", "content": ANSWER}] == events.messages()
 
@@ -314,7 +304,6 @@ async def test_the_caller_answers_pending_calls_in_text(said: str, told: str) ->
     model = ScriptedModel([ANSWER], native_tool_calls=False)
     events = chat(model, [*pending.history, User(said)], tools=TOOLS, request=RequestOptions(teach="never"))
     await events
-
     assert [QUESTION, WRITTEN[0], {"role": "user", "content": told}] == sent(model)[0]
     assert [*sent(model)[0], {"role": "assistant", "content": ANSWER}] == events.messages()
 
@@ -329,7 +318,6 @@ async def test_the_response_is_closed_during_a_review() -> None:
         return messages
 
     await chat(model, [QUESTION], tools=TOOLS, follow_up=review)
-
     assert [0] == open_then
 
 
@@ -345,7 +333,6 @@ async def test_leaving_during_a_review() -> None:
     async with chat(ScriptedModel([PARIS_CALL]), [QUESTION], tools=TOOLS, follow_up=never) as left:
         await reviewing.wait()
     told, _, stopped = await hold([PARIS_CALL], review=never, guards=Guards(seconds=0.05))
-
     assert "cancelled" == left.result.reason
     assert ("stopped", "time_limit") == (end(told).reason, end(told).finish_reason)
     assert [QUESTION, *CALLED] == left.messages() == stopped.messages()
@@ -360,7 +347,6 @@ async def test_the_last_step_runs_no_calls() -> None:
     The run is stopped, and the history says that the calls did not run.
     """
     told, model, events = await hold([PARIS_CALL, PARIS_CALL], max_steps=2)
-
     assert ("stopped", "max_steps", ["n0_2"]) == (
         end(told).reason,
         end(told).finish_reason,
@@ -388,7 +374,6 @@ def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
 async def test_guards_apply_to_the_whole_run(guards: Guards, answers: list[ScriptedReply], why: str) -> None:
     """Their limits count all answers together."""
     told, model, events = await hold(answers, guards=guards)
-
     assert ("stopped", why, 0) == (end(told).reason, end(told).finish_reason, model.left)
     check_openai(events.messages())
 
@@ -407,7 +392,6 @@ async def test_guards_apply_to_the_whole_run(guards: Guards, answers: list[Scrip
 async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> None:
     """The run fails. The steps before the request stay valid, and can be sent again."""
     told, _, events = await hold([PARIS_CALL, second])
-
     assert ("failed", [code]) == (end(told).reason, [error.code for error in events.result.errors])
     assert [QUESTION, *CALLED] == events.messages()[:3]
 
@@ -493,7 +477,6 @@ async def test_tools_that_no_prompt_can_teach_are_logged() -> None:
 async def test_the_taught_dialect(dialects: Any, opener: str) -> None:
     """It is the first one that the caller names, or the default."""
     _, model, _ = await hold([ANSWER], native=False, dialects=dialects)
-
     assert opener in taught(model)[0]
 
 

@@ -409,7 +409,6 @@ def kept(id: str) -> list[Body]:
 async def test_ids_that_a_provider_repeats() -> None:
     """Front ends find calls by their ids, so the ids differ in the whole conversation."""
     told = await talk(calls(("clock", {})), says("Noon."), messages=kept("n0"))
-
     assert ["n0", "n0_2"] == [each["tool_call_id"] for each in told.bodies[1]["messages"] if each["role"] == "tool"]
 
 
@@ -418,5 +417,4 @@ async def test_calls_from_a_front_end_may_have_been_text(id: str, in_text: bool)
     """An id that this package made may belong to a call in text. Calls in text are then still found."""
     answers = [says('~~~tool_call\n{"name": "clock"}\n~~~\n'), says("Noon.")]
     told = await talk(*answers[: 1 + in_text], messages=kept(id))
-
     assert in_text == ("12:00" in str(told.bodies[-1]["messages"]))

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import httpx
 import pytest
 import websockets
@@ -563,7 +564,18 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
     paying = [Loopback([chunk({"tool_calls": [call]}), *ends("tool_calls", None)]) for _ in range(2)]
 
     async def say(client: httpx.AsyncClient, text: str) -> httpx.Response:
-        return await client.post("/conversations/trip", json={"text": text})
+        """Send a question. After the response, it is saved, unless it is refused."""
+        response = await client.post("/conversations/trip", json={"text": text})
+        saved = [each["content"] for each in (await client.get("/conversations/trip")).json()]
+        assert (text in saved) is (response.status_code == 202)
+        return response
+
+    async def run_slowly(*given: Any, run: Any = anyio.to_thread.run_sync, **options: Any) -> Any:
+        for _ in range(500 * ("REPLACE" in str(given[1:2]))):  # the database writes slowly
+            await anyio.lowlevel.checkpoint()
+        return await run(*given, **options)
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", run_slowly)
 
     async def read(client: httpx.AsyncClient, ends: str) -> tuple[str, str]:
         """Return the events of the run, and the messages once the last one is saved. It has this role."""
