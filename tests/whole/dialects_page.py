@@ -39,18 +39,18 @@ Each section shows a call. Unless the section says otherwise:
 
 *Untyped values*: the schemas of the declared tools say whether `3` is a number or a text.
 
-**Choosing dialects.** `dialects=["hermes_json", …]` enables the named dialects. `"auto"` enables all whose marker
-hardly ever occurs by chance. The default is `"auto"`. For a model with native calls, or after its first native call,
-the default is no dialect. A prompt teaches the first dialect that you name. By default, it teaches the dialect of the
+**Choosing dialects.** `dialects=["hermes_json", …]` enables the named dialects. `"auto"`, the default, enables all
+dialects whose marker hardly ever occurs by chance. For a model with native calls, or after its first native call, the
+default is no dialect. A prompt teaches the first dialect that you name. By default, it teaches the dialect of the
 model's name, or {default}. `instructions()` of a dialect returns the text for the prompt, with the form of a result.
 
 **Tags in values.** A value may be a file that holds calls or tags of the dialect. A whole call in it belongs to the
 value. A closing tag ends the value only if no nested tag is open and the text after it continues the call. Otherwise
-the call is an error. If a value holds all closing tags of its call, the call is an error, too. `Dialect` lists [the
-exceptions](api/parsing.md), in which the call runs with a shortened value.
+the call is an error. If a value holds all closing tags of its call, the call is an error, too. In a few
+[exceptions](api/parsing.md), the call runs with a shortened value.
 
 **Calls in reasoning.** A model may forget to end its reasoning before a call. If the answer ends directly after calls
-in reasoning, they count. Otherwise they are reasoning. Until that is known, none is reported and none runs.
+in reasoning, they count. Otherwise they are reasoning. Before the answer ends, no such call is reported or runs.
 
 **White space.** Line feeds that a chat template writes beside calls and tags are hidden. A space before a call is
 shown. [`keep_markup`](reference.md#options) reports what is hidden.
@@ -111,10 +111,10 @@ Search this page for your model. `dialects_for(model_name)` returns the same dia
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
 fine-tune is known if its name contains the name of its base.
 
-These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
-passes the text on: [which is yours](calls.md#say-how-your-model-calls). A tag before names, such as `<think>`, opens
-their reasoning. *Inside*: the chat template writes this tag, so the answer begins inside the reasoning. Then pass
-`parser=ParserOptions(in_reasoning=True)`. *Maybe inside*: this depends on the request.
+These models write calls into their text. A server with a parser for the dialect makes the calls native. Any other
+server passes the text on. [Which is yours?](calls.md#say-how-your-model-calls). A tag before names, such as `<think>`,
+opens the reasoning of these models. *Inside*: the chat template writes this tag, so the answer begins inside the
+reasoning. Then pass `parser=ParserOptions(in_reasoning=True)`. *Maybe inside*: this depends on the request.
 """
 
 _BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}
