@@ -1,4 +1,7 @@
-"""Fail if the API pages of the site lack a public name. Run after `zensical build`, with the package installed."""
+"""Fail if the API pages of the site lack a public name, or if a diagram is shown as code.
+
+Run after `zensical build`, with the package installed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ UNPACKED = {"streamtools.parsing.BROKEN", "streamtools.parsing.ENDED", "streamto
 
 
 def main() -> None:
-    """Look for an HTML anchor of each public name, and exit with status 1 if one is missing."""
+    """Look for an HTML anchor of each public name, and for diagrams. Exit with status 1 if something is missing."""
     missing, checked = [], 0
     for page in sorted((ROOT / "docs" / "api").glob("*.md")):
         html = (ROOT / ".cache" / "site" / "api" / page.stem / "index.html").read_text(encoding="utf-8")
@@ -25,7 +28,11 @@ def main() -> None:
             expected = {f"{module}.{name}" for name in names if not name.startswith("_")} - UNPACKED
             missing += sorted(expected - anchors)
             checked += len(expected)
-    print(f"{checked} public names, {len(missing)} without an anchor {missing or ''}")
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        html = (ROOT / ".cache" / "site" / page.with_suffix("").name.replace("index", "") / "index.html").read_text()
+        if html.count('class="mermaid"') < page.read_text(encoding="utf-8").count("```mermaid"):
+            missing.append(f"a diagram of {page.name}")
+    print(f"{checked} public names, {len(missing)} missing {missing or ''}")
     sys.exit(bool(missing) or not checked)
 
 
