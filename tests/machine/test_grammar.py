@@ -294,12 +294,6 @@ def test_events_can_be_checked_one_by_one() -> None:
     outputs.validate((replace(event, seq=seq) for seq, event in enumerate(events, 5)), run=False)
 
 
-def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints the text below it, and raises the error that the page quotes."""
-    code, output = (PAGE.partition(fence)[2].partition("```")[0] for fence in ("```python\n", "```text\n"))
-
-    exec(code, {"__name__": "example"})
-
-    assert output == capsys.readouterr().out
+def test_the_error_of_the_page_is_raised() -> None:
     events = numbered(*START, *written_call(call(1)), kinds.Progress("call_1", 1))
     assert str(refusal(events)) in " ".join(PAGE.split())
