@@ -84,8 +84,10 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
     for message in neutralize_history(history, dialects) if dialects else history:
         if isinstance(message, User) and text:
             given = message.content
-            joined = "\n\n".join(filter(None, [text, given])) if isinstance(given, str) else ""
-            written[-1] = replace(message, content=joined or [{"type": "text", "text": text}, *given])
+            if isinstance(given, str):
+                written[-1] = replace(message, content=f"{text}\n\n{given}" if given else text)
+            else:
+                written[-1] = replace(message, content=[{"type": "text", "text": text}, *given])
             text = ""
         elif isinstance(message, Results) and any(result.dialect != NATIVE for result in message.results):
             native = tuple(result for result in message.results if result.dialect == NATIVE)

@@ -269,6 +269,11 @@ async def respond(runs: Runs) -> asgi.EventStreamResponse:
     return asgi.event_stream_response(run, max_rate=30)
 
 
+async def converse(websocket: asgi.AnyWebSocket) -> None:
+    """Websockets."""
+    await asgi.serve_websocket(websocket, lambda message, session: None, read=lambda frame: {"cancel": True, **frame})
+
+
 def decide(body: bytes) -> Approve | Deny | Answer:
     """The decision in the body of a request."""
     decision = tools.parse_decision(body)
