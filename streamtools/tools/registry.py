@@ -249,6 +249,6 @@ def _tools_in(tools: object) -> Iterator[Tool]:
     else:
         advice = "pass functions without calling them, such as tools=[get_weather]"
         if isinstance(tools, Mapping):
-            advice = "for a schema, write `tool(function, parameters=SCHEMA)`, or `Tool.declared` for the front end"
+            advice = "for a schema, write `tool(function, name=…, parameters=SCHEMA)`, or for a page `Tool.declared`"
         got = described(tools).partition(";")[0]  # the advice after the semicolon is wrong for a coroutine
         raise TypeError(f"`tools` must be a list of functions and tools, or a ToolRegistry, got {got}: {advice}")
