@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
 from streamtools.parsing.dialects import MODELS, TAUGHT_DIALECTS
-from tests.support.readme import ROOT, write_table
+from tests.support.readme import ROOT
 
 PAGE = ROOT / "docs" / "dialects.md"
 MODELS_PAGE = ROOT / "docs" / "models.md"
@@ -121,21 +121,19 @@ _BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}
 
 
 def write_models() -> str:
-    """Return the page about models. A row has all families with the same dialects, grouped by their reasoning."""
+    """Return the page about models. An item has all families with the same dialects, grouped by their reasoning."""
     rows: dict[str, dict[str, list[str]]] = {}
     for family in MODELS:
         if not family.native:
             dialects = ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects)
             reasoning = f"`{family.reasoning}`{_BEGINS[family.in_reasoning]}: " if family.reasoning else ""
             rows.setdefault(dialects, {}).setdefault(reasoning, []).append(family.name)
-    cells = ((dialects, ". ".join(map(_write_group, sorted(each.items())))) for dialects, each in rows.items())
+    items = ""
+    for dialects, each in rows.items():
+        items += f"- {dialects}: {'. '.join(head + '; '.join(names) for head, names in sorted(each.items()))}\n"
     native = [family.name for family in MODELS if family.native]
     served = textwrap.fill(f"Only their makers serve these models, with native calls: {'; '.join(native)}.", 120)
-    return f"{_MODELS_INTRODUCTION}\n{write_table(['dialects', 'models'], cells)}\n{served}\n"
-
-
-def _write_group(group: tuple[str, list[str]]) -> str:
-    return group[0] + "; ".join(group[1])
+    return f"{_MODELS_INTRODUCTION}\n{items}\n{served}\n"
 
 
 def read_example(dialect: Dialect) -> list[tuple[str, object]]:

@@ -21,18 +21,14 @@ from tests.support.readme import ROOT
 
 DOCS = ROOT / "docs"
 LIST = DOCS / "llms.txt"
-WITH_PARAMETERS = ("HTTPModel", "LostRun", "RedisStore", "Runs")
-WITH_MEMBERS = (
-    "Question",
-    "RecordingFixture",
-    "Run",
-    "Runs",
-    "Session",
-    "Suspension",
-    "Tool",
-    "ToolContext",
-    "ToolRegistry",
-)
+WITH_PARAMETERS = ("HTTPModel", "LostRun")
+WITH_MEMBERS = ("Question", "RecordingFixture", "Run", "Runs", "Suspension", "Tool", "ToolContext", "ToolRegistry")
+EXPLAINED = {
+    **dict.fromkeys(("streamtools", "streamtools.conversation", "streamtools.outputs.asgi"), "reference"),
+    **dict.fromkeys(("streamtools.sources", "streamtools.outputs"), "wire-formats"),
+    **{f"streamtools.{page}": page for page in ("gateway", "rules")},
+}
+"""The page that explains many names of a module. The API page only names them."""
 CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -75,16 +71,23 @@ def write_api(page: str) -> str:
 
 def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
     """Yield a line for each public class and function that was not `seen`. The reference lists events."""
+    page = EXPLAINED.get(module.__name__)
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8") if page else ""
+    explained = []
     for name in module.__all__:
         value = getattr(module, name)
-        if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS or value in seen:
-            continue
-        if module is not streamtools and getattr(streamtools, name, None) is value:
+        elsewhere = module is not streamtools and getattr(streamtools, name, None) is value
+        if name.startswith("_") or elsewhere or value in UI_EVENTS or value in seen:
             continue
         if isinstance(value, type) or inspect.isroutine(value):
             seen.append(value)
-            text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-            yield f"- `{name}{_parameters(value)}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}.{_details(value)}"
+            if re.search(rf"`(\w+\.)*{name}[`(]", text) and not _details(value):
+                explained.append(f"`{name}`")
+                continue
+            first = re.split(r"(?<=[.:])[ ]", " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split()))[0]
+            yield f"- `{name}{_parameters(value)}`: {first.rstrip('.:')}.{_details(value)}"
+    if explained:
+        yield f"- On the page [{text.splitlines()[0][2:]}](../{page}.md): {', '.join(explained)}."
 
 
 def _parameters(value: Any) -> str:
@@ -99,12 +102,11 @@ def _parameters(value: Any) -> str:
 
 def _details(value: Any) -> str:
     """Return the members or parameters of a class that programs use and no other page lists."""
-    details = ""
     if value.__name__ in WITH_PARAMETERS:
-        details += f" Parameters: {', '.join(f'`{each}`' for each in inspect.signature(value).parameters)}."
+        return f" Parameters: {', '.join(f'`{each}`' for each in inspect.signature(value).parameters)}."
     if value.__name__ in WITH_MEMBERS:
-        details += f" Members: {', '.join(f'`{each}`' for each in dir(value) if not each.startswith('_'))}."
-    return details
+        return f" Members: {', '.join(f'`{each}`' for each in dir(value) if not each.startswith('_'))}."
+    return ""
 
 
 if __name__ == "__main__":

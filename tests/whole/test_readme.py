@@ -209,9 +209,9 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("table", FUNCTIONS)
 def test_parameters_and_defaults_are_listed(table: str) -> None:
-    """A table has a row for each parameter with a default. Its third column names the functions."""
+    """A list has each parameter with its default, and the functions that have it."""
     _, _, rest = TEXT.partition(f"<!-- parameters: {table} -->")
-    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \| (.+?) \|", rest.partition("\n\n")[0])
+    rows = re.findall(r"- `(\w+)` \(`(.+?)`(?:, (.+?))?\): ", rest.partition("\n\n")[0])
     for of, function in FUNCTIONS[table].items():
         parameters = inspect.signature(function).parameters.values()
         known = {each.name: each.default for each in parameters if each.default is not each.empty}
