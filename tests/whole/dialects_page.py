@@ -40,9 +40,9 @@ Each section shows a call. Unless the section says otherwise:
 *Untyped values*: the schemas of the declared tools say whether `3` is a number or a text.
 
 **Choosing dialects.** `dialects=["hermes_json", …]` enables the named dialects. `"auto"`, the default, enables all
-dialects whose marker hardly ever occurs by chance. For a model with native calls, or after its first native call, the
-default is no dialect. A prompt teaches the first dialect that you name. By default, it teaches the dialect of the
-model's name, or {default}. `instructions()` of a dialect returns the text for the prompt, with the form of a result.
+whose marker hardly ever occurs by chance. For a model with native calls, the default is no dialect. A prompt teaches
+the first dialect that you name. By default, it teaches the dialect of the model's name, or {default}. `instructions()`
+of a dialect returns the text for the prompt.
 
 **Tags in values.** A value may be a file that holds calls or tags of the dialect. A whole call in it belongs to the
 value. A closing tag ends the value only if no nested tag is open and the text after it continues the call. Otherwise
@@ -112,9 +112,9 @@ A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-
 fine-tune is known if its name contains the name of its base.
 
 These models write calls into their text. A server with a parser for the dialect makes the calls native. Any other
-server passes the text on. [Which is yours?](calls.md#say-how-your-model-calls). A tag before names, such as `<think>`,
-opens the reasoning of these models. *Inside*: the chat template writes this tag, so the answer begins inside the
-reasoning. Then pass `parser=ParserOptions(in_reasoning=True)`. *Maybe inside*: this depends on the request.
+server passes the text on. [Find out what yours does](calls.md#say-how-your-model-calls). A tag before names, such as
+`<think>`, opens the reasoning of these models. *Inside*: the chat template writes this tag, so the answer begins inside
+the reasoning. Then pass `parser=ParserOptions(in_reasoning=True)`. *Maybe inside*: this depends on the request.
 """
 
 _BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}
