@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import ModuleType
+from textwrap import indent
 from typing import Any
 
 import httpx
 import pytest
 
 from streamtools.history import read_messages, write_messages
-from tests.support.provider import Provider
-from tests.support.readme import ROOT, Block, read_blocks
+from tests.support.provider import Provider, serving
+from tests.support.readme import ROOT, read_blocks, running
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, says
 
@@ -20,13 +19,13 @@ pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ig
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
 BLOCKS = read_blocks(PAGE)
-PROGRAMS: dict[tuple[str, str], Block] = {
-    (when, each.notes[when]): each for each in BLOCKS for when in ("before", "after") if when in each.notes
+CODE: dict[tuple[str, str], str] = {
+    (when, each.notes[when]): each.text for each in BLOCKS for when in ("before", "after") if when in each.notes
 }
 UI_MESSAGES = "/api/chat", "outputs.ai_sdk(7, dynamic=False)"
 """The path and the format of the program for the AI SDK. Otherwise it is the program after a move from openai."""
 PARTS = ("after", "ai-sdk")
-ALL = [*PROGRAMS, PARTS]
+ALL = [("before", "openai"), ("after", "openai"), PARTS]
 
 ASKED: dict[str, Any] = {
     "id": "c1",
@@ -39,23 +38,22 @@ IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
 
 
 async def ask(which: tuple[str, str]) -> tuple[str, list[Any]]:
-    """Return the text, and the tools with their results, that a page gets from a program."""
-    module = ModuleType("app")
-    sys.modules[module.__name__] = module
-    try:
-        code = PROGRAMS[("after", "openai") if which == PARTS else which].text
-        if which == PARTS:
-            assert all(f"`{prefix}{word}`" in PAGE for prefix, word in zip(("", "format="), UI_MESSAGES, strict=True))
-            code = code.replace("/chat", UI_MESSAGES[0]).replace("outputs.custom(send)", UI_MESSAGES[1])
-        exec(compile(code, "migration.md", "exec"), vars(module))
-        asked, path = (ASKED, "/api/chat") if which == PARTS else ({"messages": QUESTION}, "/chat")
-        async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+    """Return the text, and the tools with their results, that a page gets from a program. `after` stores its messages."""
+    rows = indent(CODE["after", "rows"], " " * 4)
+    code = CODE[which[0], "openai"].replace("\n\n\ndef read(", f"\n{rows}\n\ndef read(")
+    if which == PARTS:
+        assert all(f"`{prefix}{word}`" in PAGE for prefix, word in zip(("", "format="), UI_MESSAGES, strict=True))
+        code = code.replace("/chat", UI_MESSAGES[0]).replace("outputs.custom(send)", UI_MESSAGES[1])
+    asked, path = (ASKED, "/api/chat") if which == PARTS else ({"messages": QUESTION}, "/chat")
+    with running(code) as names:
+        async with Served(names["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
             client.cookies["session"] = "ann"
             answer = (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
-        assert 10 == vars(module)["users"]["ann"]["tokens"]
-    finally:
-        del sys.modules[module.__name__]
-    return read_parts(answer) if which == PARTS else read_own(answer)
+    text, results = read_parts(answer) if which == PARTS else read_own(answer)
+    assert 10 == names["users"]["ann"]["tokens"]
+    stored = [json.loads(row)["role"] for row in names["users"]["ann"].get("rows", ())]
+    assert stored == ([] if which[0] == "before" else ["assistant", "tool"] * len(results) + ["assistant"])
+    return text, results
 
 
 def read_own(answer: str) -> tuple[str, list[Any]]:
@@ -69,15 +67,13 @@ def read_own(answer: str) -> tuple[str, list[Any]]:
 def read_parts(answer: str) -> tuple[str, list[Any]]:
     """Return the text, and the calls with their results, of a stream of UI messages."""
     frames = read_frames(answer.replace("data: [DONE]", "").encode())
-    text: dict[str, str] = {}
+    text, told = dict[str, str](), dict[str, list[Any]]()
     for each in frames:
         if each["type"] == "text-delta":
             text[each["id"]] = text.get(each["id"], "") + each["delta"]
-    told: dict[str, list[Any]] = {}
-    for each in frames:
-        if each["type"] == "tool-input-available":
+        elif each["type"] == "tool-input-available":
             told[each["toolCallId"]] = [each["toolName"], each["input"]]
-        if each["type"] == "tool-output-available":
+        elif each["type"] == "tool-output-available":
             told[each["toolCallId"]].append(each["output"])
     return "\n".join(text.values()), list(told.values())
 
@@ -103,6 +99,23 @@ async def test_programs_show_calls_in_text(which: tuple[str, str], monkeypatch: 
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
         text, _ = await ask(which)
     assert (True, 1) == (IN_TEXT in text, len(model.bodies))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_websocket_answers_two_questions(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends the same JSON, and its model reads the first answer."""
+    from starlette.testclient import TestClient
+
+    with serving(says("It is ", "warm."), says("Yes.")) as model:
+        monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
+        code = CODE[when, "openai"] + CODE[when, "websocket"]
+        with running(code) as names, TestClient(names["app"]).websocket_connect("/chat") as socket:
+            for question, *told in ("Warm?", "It is ", "warm."), ("Sure?", "Yes."):
+                socket.send_json({"text": question})
+                frames = [socket.receive_json() for _ in range(len(told) + 1)]
+                assert [*({"token": token} for token in told), {"done": "finished"}] == frames
+    said = [(each["role"], each["content"]) for each in model.bodies[1]["messages"]]
+    assert [("user", "Warm?"), ("assistant", "It is warm."), ("user", "Sure?")] == said
 
 
 def test_histories_can_be_migrated() -> None:
@@ -133,5 +146,5 @@ def test_histories_can_be_migrated() -> None:
 
 def test_each_block_is_run() -> None:
     """The others are commands and their output."""
-    assert {("before", "openai"), ("after", "openai")} == PROGRAMS.keys()
-    assert len(PROGRAMS) == len([each for each in BLOCKS if each.language == "python"])
+    assert {*ALL[:2], ("before", "websocket"), ("after", "websocket"), ("after", "rows")} == CODE.keys()
+    assert len(CODE) == len([each for each in BLOCKS if each.language == "python"])

@@ -19,7 +19,7 @@ from tests.support.testing_page import COMMANDS, SET_UP, provider, write_project
 
 pytestmark = pytest.mark.sdk
 
-PASSED = 11
+PASSED = 12
 """Tests of the project."""
 
 

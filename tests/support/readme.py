@@ -11,10 +11,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, is_typeddict
 
 from streamtools import (
@@ -57,6 +60,17 @@ class Block:
     line: int
     notes: dict[str, str] = field(default_factory=dict)
     output: str | None = None
+
+
+@contextmanager
+def running(code: str) -> Iterator[dict[str, Any]]:
+    """Run a program as the module `app`, in which its annotations are resolved. Yield its names."""
+    module = sys.modules["app"] = ModuleType("app")
+    try:
+        exec(compile(code, "app.py", "exec", dont_inherit=True), vars(module))  # without our `annotations`
+        yield vars(module)
+    finally:
+        del sys.modules["app"]
 
 
 def read_blocks(text: str) -> list[Block]:

@@ -19,16 +19,17 @@ COMMANDS = [block.text.removeprefix("$ ").strip() for block in BLOCKS if block.l
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 
 
-def write_project(folder: Path, address: str) -> list[str]:
-    """Write the files of the page with another address of the provider. Return their names."""
-    approvals = read_blocks((ROOT / "docs" / "approvals.md").read_text(encoding="utf-8"))
-    files = {"app.py": [block.text for block in approvals if "app" in block.notes]}
+def write_project(folder: Path, address: str) -> None:
+    """Write the files of the page with another address of the provider, and the programs of other pages."""
+    files: dict[str, list[str]] = {}
+    for page, name in (("approvals", "app.py"), ("websockets", "socket_app.py")):
+        blocks = read_blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+        files[name] = [block.text for block in blocks if "app" in block.notes]
     for block in BLOCKS:
         if "file" in block.notes:
             files.setdefault(block.notes["file"], []).append(block.text)
     for name, parts in files.items():
         (folder / name).write_text("\n\n".join(parts).replace(ADDRESS, address), encoding="utf-8")
-    return list(files)
 
 
 def provider() -> AbstractContextManager[Provider]:

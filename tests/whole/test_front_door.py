@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from types import ModuleType
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ import pytest
 
 from streamtools.sources import ADAPTERS
 from tests.support.provider import Provider
-from tests.support.readme import ROOT, read_blocks
+from tests.support.readme import ROOT, read_blocks, running
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, says
 
@@ -26,15 +25,13 @@ ASKED = [{"role": "user", "content": "Weather in Paris?"}]
 async def ask(monkeypatch: pytest.MonkeyPatch, url: str | None = None) -> list[Any]:
     """Return the response of the README's program to a client. With `url`, the program calls that server."""
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
-    module = ModuleType("app")
-    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     program = program.replace("delay=0.5", "delay=0")
     if url:
         program = program.replace("# model = ", "model = ").replace("http://127.0.0.1:8080/v1", url)
-    exec(compile(program, "README.md", "exec", dont_inherit=True), vars(module))  # our annotations are not evaluated
-    async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
-        assert 400 == (await client.post(f"{server.url}/chat", content="{")).status_code
-        response = await client.post(f"{server.url}/chat", json={"messages": ASKED})
+    with running(program) as names:
+        async with Served(names["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
+            assert 400 == (await client.post(f"{server.url}/chat", content="{")).status_code
+            response = await client.post(f"{server.url}/chat", json={"messages": ASKED})
     return read_frames(response.content)
 
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anyio
@@ -24,7 +23,7 @@ from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-from tests.support.readme import ROOT, read_blocks
+from tests.support.readme import ROOT, read_blocks, running
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, ends, native, says
 
@@ -61,25 +60,18 @@ async def serving(
     if page:
         await anyio.Path("page.html").write_text(page, encoding="utf-8")
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
-        module = ModuleType("app")  # the module in which annotations of the program are resolved
-        sys.modules[module.__name__] = module
-        try:
-            code = PROGRAMS[name].replace(ADDRESS, provider.url)
-            exec(compile(code, f"{name}.py", "exec"), vars(module))
-            app = vars(module)["app"]
+        with running(PROGRAMS[name].replace(ADDRESS, provider.url)) as names:
 
             async def visit(scope: Any, receive: Any, send: Any) -> None:
                 if user and "headers" in scope and b"cookie" not in dict(scope["headers"]):
                     scope["headers"] = [*scope["headers"], (b"cookie", f"session={user}".encode())]
-                await app(scope, receive, send)
+                await names["app"](scope, receive, send)
 
             async with Served(visit) as server, httpx.AsyncClient(trust_env=False) as client:
                 client.base_url = httpx.URL(server.url)
                 client.cookies["session"] = "ann"
                 with anyio.fail_after(within):
                     yield server, client
-        finally:
-            del sys.modules[module.__name__]
 
 
 SHOWS = {block.notes["shows"]: block.text for block in BLOCKS if "shows" in block.notes}
@@ -102,6 +94,13 @@ async def test_a_question_gets_the_events_of_its_run() -> None:
     check_shown("fastapi", response.text)
 
 
+async def hear(client: websockets.ClientConnection, last: str) -> Any:
+    """Read the frames of a websocket until an event of this type. Return this event."""
+    while (frame := json.loads(await client.recv())).get("type") != last:
+        pass
+    return frame
+
+
 async def test_a_websocket_continues_after_a_tool_and_a_cancellation() -> None:
     """A tool runs in the browser, and a run is cancelled, with its request to the model.
 
@@ -113,26 +112,20 @@ async def test_a_websocket_continues_after_a_tool_and_a_cancellation() -> None:
         serving("browser-tool", model=model) as (server, _),
         websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
     ):
-
-        async def hear(last: str) -> dict[str, Any]:
-            while (frame := json.loads(await client.recv())).get("type") != last:
-                pass
-            return dict(frame)
-
         await client.send(json.dumps({"text": "What is the weather in Paris?"}))
-        call = (await hear("executing"))["call"]
+        call = (await hear(client, "executing"))["call"]
         await client.send(json.dumps({"call_id": call["id"], "decision": "answer", "result": "sunny"}))
-        assert "sunny" == (await hear("executed"))["result"]
-        assert "finished" == (await hear("done"))["reason"]
+        assert "sunny" == (await hear(client, "executed"))["result"]
+        assert "finished" == (await hear(client, "done"))["reason"]
         await client.send(json.dumps({"text": "And in Rome?"}))
-        await hear("text")
+        await hear(client, "text")
         await client.send('{"cancel": true}')
-        assert "cancelled" == (await hear("done"))["reason"]
+        assert "cancelled" == (await hear(client, "done"))["reason"]
         await stopped.disconnected.wait()
         await client.send("Hello?")
         assert json.dumps(json.loads(await client.recv())) in WORDS
         await client.send(json.dumps({"text": "And in Oslo?"}))
-        assert "finished" == (await hear("done"))["reason"]
+        assert "finished" == (await hear(client, "done"))["reason"]
     remembered = [(each["role"], each["content"]) for each in model.bodies[-1]["messages"]]
     assert [("user", "What is the weather in Paris?"), ("assistant", "It is warm.")] == [
         each for each in remembered if each[0] != "system" and "get_weather" not in each[1]
@@ -192,13 +185,10 @@ async def test_requests_of_other_origins_are_refused(origin: str | None) -> None
     """Nothing runs for them. The page of the program itself is accepted."""
     ours = {"origin": "https://chat.example.org"}
     theirs = {"origin": origin} if origin else {}
-    form: dict[str, Any] = {
-        "content": json.dumps({"messages": ASKED}),
-        "headers": {"content-type": "text/plain", **theirs},
-    }
     async with serving("origin", Loopback([TEXT, END]), Loopback([TEXT, END])) as (server, client):
         address = f"{server.websocket_url}/chat"
-        assert 403 == (await client.post("/chat", **form)).status_code
+        form = {"content-type": "text/plain", **theirs}
+        assert 403 == (await client.post("/chat", content=json.dumps({"messages": ASKED}), headers=form)).status_code
         with pytest.raises(websockets.InvalidStatus, match="403"):
             async with websockets.connect(address, proxy=None, additional_headers=theirs):
                 raise AssertionError("it is open")
@@ -207,9 +197,7 @@ async def test_requests_of_other_origins_are_refused(origin: str | None) -> None
         assert "finished" == frames[-1]["reason"]
         async with websockets.connect(address, proxy=None, additional_headers=ours) as socket:
             await socket.send(json.dumps({"messages": ASKED}))
-            while (frame := json.loads(await socket.recv()))["type"] != "done":
-                pass
-            assert "finished" == frame["reason"]
+            assert "finished" == (await hear(socket, "done"))["reason"]
 
 
 async def test_a_websocket_resumes_a_run_of_its_owner_only() -> None:
@@ -398,12 +386,8 @@ async def test_ag_ui_continues_after_a_decision(asks: bytes, resume: dict[str, A
         call_id, outcome = call["toolCallId"], first[-1]["outcome"]
         function = {"name": call["toolCallName"], "arguments": events_of_type(first, "TOOL_CALL_ARGS")[-1]["delta"]}
         thought = {"id": "2", "role": "reasoning", "content": "Hm."}
-        said = {
-            "id": "3",
-            "role": "assistant",
-            "toolCalls": [{"id": call_id, "type": "function", "function": function}],
-        }
-        asked["messages"] += [thought, said]
+        calls = [{"id": call_id, "type": "function", "function": function}]
+        asked["messages"] += [thought, {"id": "3", "role": "assistant", "toolCalls": calls}]
         if resume is not None:
             asked["resume"] = [{"interruptId": outcome["interrupts"][0]["id"], "status": "resolved", **resume}]
         else:
@@ -488,28 +472,19 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
         address = f"{server.websocket_url}/chat"
         async with websockets.connect(address, proxy=None) as ann, websockets.connect(address, proxy=None) as bob:
             await ann.send(json.dumps({"text": "What is the weather in Paris?"}))
-            while (frame := json.loads(await ann.recv()))["type"] != "executing":
-                pass
-            result = {"call_id": frame["call"]["id"], "decision": "answer", "result": "sunny"}
+            call = (await hear(ann, "executing"))["call"]
+            result = {"call_id": call["id"], "decision": "answer", "result": "sunny"}
             await bob.send(json.dumps(result))
             assert "decision_refused" == json.loads(await bob.recv())["error"]["code"]
             await ann.send(json.dumps(result))
-            while (frame := json.loads(await ann.recv()))["type"] != "executed":
-                pass
-            assert "sunny" == frame["result"]
+            assert "sunny" == (await hear(ann, "executed"))["result"]
 
 
 async def test_a_page_keeps_its_own_protocol() -> None:
     """It gets the messages that the documentation shows, and an end for each reason."""
     call = ("get_weather", {"city": "Paris"})
-    answers = (
-        calls(call),
-        says("It is ", "18 °C in Paris.\n"),
-        Loopback(status=401),
-        calls(*[call] * 5),
-        says(finish="length"),
-    )
-    async with serving("custom", model=Provider(*answers)) as (_, client):
+    answers = calls(call), says("It is ", "18 °C in Paris.\n"), Loopback(status=401), calls(*[call] * 5)
+    async with serving("custom", model=Provider(*answers, says(finish="length"))) as (_, client):
         body, *others = [(await client.post("/chat", json={"messages": ASKED})).text for _ in range(4)]
     assert "\n".join(line for line in body.split("\n") if line.startswith("data: ")) in WORDS
     assert ["failed", "stopped", "truncated"] == [read_frames(other.encode())[-1]["done"] for other in others]
