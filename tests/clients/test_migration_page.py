@@ -38,7 +38,7 @@ IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
 
 
 async def ask(which: tuple[str, str]) -> tuple[str, list[Any]]:
-    """Return the text, and the tools with their results, that a page gets from a program. `after` stores its messages."""
+    """Return the text, and the tools with their results, of the page of a program. `after` stores its messages."""
     rows = indent(CODE["after", "rows"], " " * 4)
     code = CODE[which[0], "openai"].replace("\n\n\ndef read(", f"\n{rows}\n\ndef read(")
     if which == PARTS:
