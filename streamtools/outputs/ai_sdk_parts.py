@@ -14,7 +14,8 @@ because providers refuse a history with unanswered calls.
 
 Clients look only at the calls after the last `start-step`. They send the next request when all these calls are
 answered. If a run continues a message with calls, `start-step` is sent only before the first new part. Until then,
-clients still see the old calls, whose results come first.
+clients still see the old calls, whose results come first. If a limit, a tool or a user ends a run after its calls, an
+empty step follows. Otherwise, clients would send the next request, and the run would continue.
 
 The signature of a part is sent in `providerMetadata`, in the form that the AI SDK's provider packages use.
 
@@ -29,7 +30,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
-from streamtools.events import COMPLETE, Call, Done, Error, Start, UIEvent, Usage
+from streamtools.events import COMPLETE, Call, Done, Error, UIEvent, Usage
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
@@ -79,7 +80,7 @@ class AISDKEncoder(FrontEndEncoder):
         known_calls: Collection[str] = (),
         before: Iterable[UIEvent] = (),
     ) -> None:
-        self._before = [event for event in before if not isinstance(event, Start | Done)]
+        self._before = [*before]
         super().__init__(() if self._before else known_calls)
         check_word("target", target, get_args(Target))
         self._target = target
@@ -87,13 +88,23 @@ class AISDKEncoder(FrontEndEncoder):
         self._metadata = dict(metadata or {})
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic
         self._step_is_due = False  # a step has started, but `start-step` has not been sent
+        self._step_has_calls = bool(known_calls)  # whether the last step that the client shows has calls
 
     def _write_start(self, run_id: str | None) -> bytes:
-        start = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata or None)
+        written = [encode_part("start", messageId=self._message_id, messageMetadata=self._metadata or None)]
         before, self._before = self._before, []
-        replayed = [self.encode(event) for event in before]
-        self._known_calls.update(event.call.id for event in before if isinstance(event, Call))
-        return b"".join([start, *replayed])
+        calls = list[str]()
+        for event in before:
+            if isinstance(event, Call):
+                calls.append(event.call.id)
+            if not isinstance(event, Done):
+                written.append(self.encode(event))
+                continue
+            written.append(self._end_run(event))
+            self._known_calls.update(calls)  # to the next run
+            self._usage = self._failure = self._step_finish = None
+        self._known_calls.update(calls)
+        return b"".join(written)
 
     def _write_step_start(self, step: int) -> bytes:
         self._step_is_due = True
@@ -106,7 +117,15 @@ class AISDKEncoder(FrontEndEncoder):
     def _open_step(self) -> bytes:
         """Return `start-step` if this step has started and the part was not sent, else `b""`."""
         is_due, self._step_is_due = self._step_is_due, False
+        self._step_has_calls = self._step_has_calls and not is_due
         return encode_part("start-step") if is_due else b""
+
+    def _end_run(self, done: Done | None) -> bytes:
+        """Add an empty step if the run was ended early after calls. Else the client would send the next request."""
+        written = super()._end_run(done)
+        if done is None or done.reason in (*COMPLETE, "failed") or not self._step_has_calls:
+            return written
+        return written + encode_part("start-step") + encode_part("finish-step")
 
     def _write_block_start(self, channel: Channel, number: int) -> bytes:
         name = f"{channel}-{number}"
@@ -118,8 +137,10 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part(f"{channel}-end", id=f"{channel}-{number}", providerMetadata=metadata)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
-        start = encode_part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
-        return self._open_step() + start
+        opened, self._step_has_calls = self._open_step(), True
+        return opened + encode_part(
+            "tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name)
+        )
 
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
@@ -164,14 +185,16 @@ class AISDKEncoder(FrontEndEncoder):
         if open_call is not None and open_call.complete:
             if error.code is Code.TOOL_DENIED and not open_call.allowed and self._target > 5:
                 if open_call.id in self._approval_requests:
-                    answered = self._write_approval_response(open_call.id, approved=False, reason=error.message)
+                    reason = error.message.partition(" was denied: ")[2] or None  # see `_apply` in tools/runner.py
+                    answered = self._write_approval_response(open_call.id, approved=False, reason=reason)
                     return answered + encode_part("tool-output-denied", toolCallId=open_call.id)
                 if open_call.id in self._known_calls:  # the client denied it after the earlier run
                     return encode_part("tool-output-denied", toolCallId=open_call.id)
             dynamic = self._is_dynamic(open_call.name)
             return encode_part("tool-output-error", toolCallId=open_call.id, errorText=error.message, dynamic=dynamic)
         name = open_call.name if open_call else error.call.name if error.call else None
-        return self._open_step() + encode_part(
+        opened, self._step_has_calls = self._open_step(), True
+        return opened + encode_part(
             "tool-input-error",
             toolCallId=error.call_id,
             toolName=name or UNNAMED,

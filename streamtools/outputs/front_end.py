@@ -358,7 +358,8 @@ class FrontEndEncoder(StreamEncoder, ABC):
         written = self._begin() + (self._end_block() if open_call is None else b"")
         return written + self._write_call_error(error, open_call)
 
-    def _finish(self, done: events.Done | None) -> bytes:
+    def _end_run(self, done: events.Done | None) -> bytes:
+        """End the open blocks, calls and steps of a run. `done` is None if the stream broke off."""
         parts = [self._begin(), self._end_block()]  # a list, because many calls may be open
         if done is not None and done.reason in events.COMPLETE:
             for call in done.pending:
@@ -368,13 +369,15 @@ class FrontEndEncoder(StreamEncoder, ABC):
         for open_call in [*self._calls.values()]:
             parts.append(self._end_call_without_result(events.Error(Code.TRUNCATED, message, open_call.id)))
         parts.append(self._end_step())
+        return b"".join(parts)
+
+    def _finish(self, done: events.Done | None) -> bytes:
+        written = self._end_run(done)
         self._ended = True
         if done is None or done.reason == "failed":
             failure = self._failure or events.Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
-            parts.append(self._write_failure(failure))
-        else:
-            parts.append(self._write_end(done))
-        return b"".join(parts)
+            return written + self._write_failure(failure)
+        return written + self._write_end(done)
 
     # Methods that write the parts of the protocol.
 

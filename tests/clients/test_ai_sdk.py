@@ -106,7 +106,7 @@ async def test_an_error_ends_all_parts_of_a_chat(front: Front) -> None:
 
 
 async def test_a_stopped_run_leaves_the_chat_ready(front: Front) -> None:
-    """Another client stops it. The text has ended, and the call is reported as cancelled."""
+    """The text has ended, the call is reported as cancelled, and the client does not send the next request."""
 
     async def stop(said: Said) -> None:
         if any("input-available" in part for part in said.get("parts", ())):
@@ -114,10 +114,10 @@ async def test_a_stopped_run_leaves_the_chat_ready(front: Front) -> None:
             await run.stop()
 
     front.react = stop
-    end = await front("chat", "slow")
+    end = await front("approve", "slow")
 
-    assert ("ready", None) == (end["status"], end.get("error"))
-    _, said, called = end["messages"][-1]["parts"]
+    assert ("ready", None, 1) == (end["status"], end.get("error"), len(front.stage.requests))
+    _, said, called, _ = end["messages"][-1]["parts"]
     assert text("Wait.\n") == said
     assert ("output-error", "cancelled" in called["errorText"]) == (called["state"], True)
 

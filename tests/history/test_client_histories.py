@@ -92,10 +92,7 @@ STATES: dict[str, tuple[dict[str, Any], CallResult | None]] = {
         part("output-denied", approval={"id": "c", "approved": False, "reason": "too dear"}),
         answer("the call of tool 'f' was denied: too dear", is_error=True),
     ),
-    "output-denied, without a reason": (
-        part("output-denied"),
-        answer("the call of tool 'f' was denied", is_error=True),
-    ),
+    "denied without a reason": (part("output-denied"), answer("the call of tool 'f' was denied", is_error=True)),
 }
 
 

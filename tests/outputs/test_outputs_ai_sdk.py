@@ -126,11 +126,8 @@ def test_a_lost_process_is_reported_inside_a_text() -> None:
 @pytest.mark.parametrize(
     ("dynamic", "told"),
     [
-        (True, [True, True]),
-        (False, [None, None]),
-        (["weather"], [True, None]),
-        ("time", [None, True]),
-        ((), [None, None]),
+        *((True, [True, True]), (False, [None, None]), (["weather"], [True, None])),
+        *(("time", [None, True]), ((), [None, None])),
     ],
 )
 def test_tools_with_types_get_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
@@ -147,12 +144,10 @@ def test_progress_is_a_data_part() -> None:
     assert [] == parts(Progress("c9", 50)), "of a call that nobody knows"
 
 
-@pytest.mark.parametrize(
-    "code", [Code.UNKNOWN_TOOL, Code.TOOL_INPUT, Code.TOOL_DENIED, Code.TOOL_CANCELLED, Code.SUPERSEDED]
-)
-def test_a_complete_call_that_does_not_run_is_an_output_error(code: Code) -> None:
+@pytest.mark.parametrize("code", ["unknown_tool", "tool_input", "tool_denied", "tool_cancelled", "superseded"])
+def test_a_complete_call_that_does_not_run_is_an_output_error(code: str) -> None:
     """The model reads the same message."""
-    told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
+    told = parts(Call(WEATHER), Error(Code(code), "no, because", "c1", WEATHER))
     assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because", "dynamic": True} == told[-1]
 
 
@@ -196,7 +191,7 @@ def test_a_call_that_waits_for_approval_is_requested() -> None:
 
 def test_a_denied_call_is_sent_as_denied() -> None:
     """It is denied if the version knows that. Version 7 also gets the answer of another client."""
-    denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "too late", "c2", TIME)
+    denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "the call was denied: too late", "c2", TIME)
     answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": False, "reason": "too late"}
     assert [answer, {"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied)[3:]
     assert [{"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied, target=6)[3:]
@@ -271,30 +266,29 @@ def test_a_step_of_known_calls_is_not_started(known: list[str]) -> None:
 
 
 def test_a_message_of_several_runs_is_sent_whole() -> None:
-    """A client that reconnects to the last run gets the events of all of them."""
-    pending = Done("finished", None, None, [WEATHER])
+    """A client that reconnects to the last run gets the parts of all of them, and the tokens of the last."""
+    pending, used = Done("finished", None, None, [WEATHER]), UsageReport(Usage(input=1))
     first: list[UIEvent] = [
         *(Start("r"), StepStart(1), Text("Well."), Call(WEATHER), ApprovalRequested(WEATHER, 9.5), Call(TIME)),
-        *(Executing(TIME), Executed(TIME, 1, None, 0), StepEnd(1, "tool_calls"), pending),
+        *(Executing(TIME), Executed(TIME, 1, None, 0), used, StepEnd(1, "tool_calls"), pending),
     ]
     second: list[UIEvent] = [
         *(Start("s"), StepStart(1), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0)),
-        *(StepEnd(1, "tool_calls"), StepStart(2), Text("Warm."), StepEnd(2, "stop"), FINISHED),
+        *(StepEnd(1, "tool_calls"), StepStart(2), Text("Warm."), CallStart("c3", "time"), used),
+        *(StepEnd(2, "tool_calls"), Done("stopped", "max_steps", None, [])),
     ]
+    third: list[UIEvent] = [Start("t"), StepStart(1), Text("So."), used, StepEnd(1, "stop"), FINISHED]
 
     def write(events: list[UIEvent], **options: Any) -> list[Part]:
         encoder = outputs.ai_sdk(message_id="m", **options)
         return read_body(b"".join(map(encoder.encode, events)), done=True)
 
-    *began, end = write(first)
-    start, *rest = write(second, known_calls=["c1", "c2"])
-    whole = write(second, known_calls=["c1", "c2"], before=first)
-    again = [{**each, "id": "text-2"} if each.get("id") == "text-1" else each for each in rest]
-    assert ("start", "finish") == (start["type"], end["type"])
-    answer = {"type": "tool-approval-response", "approvalId": "c1", "approved": True}  # which the client gave itself
-    assert answer in whole
-    assert [*began, *again] == [part for part in whole if part != answer]
+    told = [*write(first)[:-1], *write(second, known_calls=["c1", "c2"])[1:-1]]
+    told += write(third, known_calls=["c1", "c2", "c3"])[1:]
+    whole = write(third, before=[*first, *second])
     check_ai_sdk(whole)
+    shown = [part for part in whole if part["type"] != "tool-approval-response"]  # which the client gave itself
+    assert [{**part, "id": ""} for part in told] == [{**part, "id": ""} for part in shown]
 
 
 def test_tokens_are_metadata_of_the_message() -> None:
@@ -314,10 +308,8 @@ def test_the_start_has_the_id_and_the_metadata_of_the_message() -> None:
     """Without metadata, the field is omitted, because the client refuses null."""
     started = {"type": "start", "messageId": "msg_1"}
     assert started == body(Start("r"), FINISHED, message_id="msg_1")[0]
-    assert (
-        started | {"messageMetadata": {"model": "m"}}
-        == body(Start("r"), message_id="msg_1", metadata={"model": "m"})[0]
-    )
+    told = body(Start("r"), message_id="msg_1", metadata={"model": "m"})
+    assert started | {"messageMetadata": {"model": "m"}} == told[0]
 
 
 @pytest.mark.parametrize(
@@ -376,6 +368,17 @@ def test_a_run_that_was_cancelled_is_aborted() -> None:
     """There is no `finish`."""
     told = body(Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, []))
     assert [{"type": "finish-step"}, {"type": "abort", "reason": "cancelled"}] == told[-2:]
+
+
+@pytest.mark.parametrize("known", [["c1"], []])
+@pytest.mark.parametrize("reason", ["cancelled", "stopped", "truncated"])
+def test_a_run_that_ended_early_does_not_continue(reason: Any, known: list[str]) -> None:
+    """If the last step had only answered calls, `useChat` would send the next request. So the last step is empty."""
+    encoder = outputs.ai_sdk(known_calls=known)
+    run: list[UIEvent] = [StepStart(1), Call(WEATHER), Executed(WEATHER, 31, None, 0), StepEnd(1, None)]
+    sent = b"".join(map(encoder.encode, [*run, Done(reason, None, None, [])]))
+    told = [part["type"] for part in read_body(sent, done=True)]
+    assert ["start-step", "finish-step"] == told[-3:-1]
 
 
 def test_a_body_that_breaks_off_ends_its_parts() -> None:
