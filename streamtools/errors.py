@@ -90,6 +90,8 @@ class Code(StrEnum):
     """The stream ended without its terminator, or the run failed on the server."""
     GUARD_FAILED = "guard_failed"
     """The response contains text that a `rules.fail` rule forbids."""
+    FRAME_REFUSED = "frame_refused"
+    """A frame of a websocket client was refused. No `done` follows. `raw` holds the code of the error frame."""
 
     # Codes of warnings.
     FORGED_RESULT = "forged_result"

@@ -140,10 +140,12 @@ class Run(AsyncOnly, Checked, Decidable):
         self._next_log: LostRun | None = None
         """For a chat with `resume=run`: the log of the continuation, which begins with the events of this run."""
         self._predecessor: Run | None = None
-        """The run that this run continues, if `Runs` waits until the stream is entered."""
+        """The run that this run continues, if `Runs.decide` has started this run."""
+        self._reports_entry = False
+        """Whether `Runs` waits until the stream is entered, and raises the exception if it cannot be entered."""
         self._settled = anyio.Event()  # set after the stream is entered, and after the end of the run
         self._is_refused = False
-        """Whether the stream could not be entered, and `Runs` waits for it. The run then counts as not started."""
+        """Whether the stream could not be entered, and `Runs` reports this. The run then counts as not started."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -393,6 +395,13 @@ class Run(AsyncOnly, Checked, Decidable):
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
         return self.result
 
+    async def _wait_entered(self) -> None:
+        """If `Runs` reports the entry of the stream, wait for it. Raises the exception of a stream that refuses it."""
+        if self._reports_entry:
+            await self._settled.wait()
+            if self._is_refused:
+                await self.wait()
+
     async def _wait_finished(self) -> None:
         if self._task == anyio.get_current_task() and not self.ended:
             raise RuntimeError("The context manager of a run cannot wait for the end of this run. Use another task.")
@@ -439,9 +448,10 @@ class Run(AsyncOnly, Checked, Decidable):
                 raise
             self._error, self._traceback = error, error.__traceback__
             self._ends_as = None if self._withheld is None else "failed"
-            if self._predecessor is not None and self._events is None:
+            if self._reports_entry and self._events is None:
                 self._is_refused, self._place = True, None  # no end is stored
-            log.error("run_failed", error, run_id=self.id)
+            else:
+                log.error("run_failed", error, run_id=self.id)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end()

@@ -202,9 +202,9 @@ class Runs(Checked, AsyncOnly):
         earlier runs in this process. `note` is any value to keep with the run. The run has the `run_id` of the stream.
         With a context manager, it has a random id, which the stream gets when it is entered.
 
-        `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
-        error. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a limit is reached.
-        With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the code of its
+        With a context manager, `start` waits until it is entered, and raises its exception. There is then no run. A
+        chat is entered later. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a
+        limit is reached. With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the code of its
         context manager, or waits for decisions. A `RedisStore` knows the last run of all processes. Raises
         `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
         entered. Raises ValueError if the user already has a run with the same id, in this process or in the
@@ -221,14 +221,18 @@ class Runs(Checked, AsyncOnly):
             if run_id.endswith(NEXT):
                 raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
             run = self._new_run(stream, run_id, owner, conversation=conversation, note=note)
+            run._reports_entry = getattr(stream, "run_id", None) is None
             if not exclusive:
-                return await self._start(run)
-            if conversation is None:
+                await self._start(run)
+            elif conversation is None:
                 raise ValueError("`exclusive` needs `conversation`, the id of the conversation.")
-            async with self._locks.setdefault((owner, conversation), anyio.Lock()):
-                last = None if self._store is None else await self._store.latest(conversation, owner=owner)
-                await self._check_free(conversation, owner)
-                return await self._start(run, last=last or "")
+            else:
+                async with self._locks.setdefault((owner, conversation), anyio.Lock()):
+                    last = None if self._store is None else await self._store.latest(conversation, owner=owner)
+                    await self._check_free(conversation, owner)
+                    await self._start(run, last=last or "")
+            await run._wait_entered()
+            return run
         except BaseException:
             if not any(run._driver and run._driver.stream is stream for run in self._running.values()):
                 await close(stream)
@@ -251,7 +255,7 @@ class Runs(Checked, AsyncOnly):
                 if await run.questions() or (may_continue and not run._is_withdrawn):
                     raise ConversationBusy("A call waits for a decision.")
 
-    async def _start(self, run: Run, *, last: str | None = None) -> Run:
+    async def _start(self, run: Run, *, last: str | None = None) -> None:
         """Start a run. `last` is the id that the last run of its conversation on Redis must have, or None for any."""
         limit = self._max_per_owner
         if limit is not None and sum(each.owner == run.owner for each in self._running.values()) >= limit:
@@ -265,7 +269,6 @@ class Runs(Checked, AsyncOnly):
                 raise
         self._runs[run._journal.key] = run
         tasks.start_soon(run._drive, self._ledger, name=f"run {run.id}")
-        return run
 
     def _take_over(self, stream: Startable, lost: LostRun) -> Run:
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
@@ -445,7 +448,7 @@ class Runs(Checked, AsyncOnly):
                     await close(stream)
                     return run
                 started = self._continuation(stream, log)
-                started._predecessor = run if getattr(stream, "run_id", None) is None else None
+                started._predecessor, started._reports_entry = run, getattr(stream, "run_id", None) is None
                 await self._start(started)
             except BaseException as error:
                 await close(stream)
@@ -455,10 +458,7 @@ class Runs(Checked, AsyncOnly):
                 raise
             if self._waiting is not None:
                 self._tasks.start_soon(self._waiting.keep_lease, run, started)
-            if started._predecessor is not None:
-                await started._settled.wait()
-                if started._is_refused:
-                    await started.wait()
+            await started._wait_entered()
             if run._journal.key in self._kept:
                 self._keep_run(run, self._keep)
             return started

@@ -30,6 +30,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocketState
 
 from streamtools.errors import (
+    Code,
     ConversationBusy,
     DecisionRefused,
     Draining,
@@ -42,7 +43,7 @@ from streamtools.errors import (
     check_methods,
     check_number,
 )
-from streamtools.events import Done, Start, UIEvent, join_deltas
+from streamtools.events import Done, Error, Start, UIEvent, join_deltas
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, explained
 from streamtools.outputs import make_encoder
@@ -51,7 +52,7 @@ from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS, is_fault_of_client
 from streamtools.serving.response_writer import ResponseWriter
-from streamtools.serving.run import Run
+from streamtools.serving.run import NEXT, Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.tools.approvals import Decision, parse_decision
@@ -174,7 +175,8 @@ class SocketSink(EventSink):
         """The last event that was read, even if its type is excluded."""
         self._socket = socket
         self._exclude = exclude
-        self._encoder = format() if format is not None else None
+        self.encoder = format() if format is not None else None
+        """The encoder of the answer; None without a custom format."""
         self._conversation = conversation
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
@@ -185,8 +187,8 @@ class SocketSink(EventSink):
                 continue
             if type(event) is Start:
                 self.run_id = event.run_id
-            if self._encoder is not None:
-                await self._socket.send(self._encoder.convert(event), self._conversation)
+            if self.encoder is not None:
+                await self._socket.send(self.encoder.convert(event), self._conversation)
             else:
                 json = event.to_json()
                 await self._socket.send(self._prefix + json[1:] if self._prefix else json)
@@ -293,10 +295,14 @@ class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DecisionFrame(NamedTuple):
-    """`{"call_id": id, "decision": "approve"}`: a `Decision` about a call, with the fields of the decision."""
+    """`{"call_id": id, "decision": "approve"}`: a `Decision` about a call, with the fields of the decision.
+
+    Without `run_id`, the call is one of the answer that is being sent. With `run_id`, that run may have ended waiting.
+    """
 
     call_id: str
     decision: Decision
+    run_id: str | None
 
 
 MessageFrame: TypeAlias = dict[str, Any]
@@ -344,8 +350,10 @@ def read_frame(
         if key == "decision":
             key = "call_id"
             call_id = msgspec.convert(value.pop(key, None), Id)
+            key = "run_id"
+            run_id = msgspec.convert(value.pop(key, None), Id | None)
             key = "decision"
-            return DecisionFrame(call_id, parse_decision(value)), conversation
+            return DecisionFrame(call_id, parse_decision(value), run_id), conversation
         return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else value, conversation
     except (msgspec.ValidationError, DecisionRefused) as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
@@ -393,14 +401,17 @@ async def serve_websocket(
     Each frame of the client is a JSON object:
 
     - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
-      that answer only if its run has this id.
+      only this run, which may also wait for decisions.
     - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
-    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. `runs` must have a run of the user
-      `owner` with this id.
+      With the `run_id` of a run that has ended waiting, the frame calls `runs.decide`. After the last decision, the
+      client gets the events of the continuation that follow those of the waiting run, once per connection.
+    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
-    If the client has other frames, `read` converts each of its objects to one of these, such as `{"cancel": True}`.
+    A run with a `run_id` must be in `runs` and belong to the user `owner`. The id of a waiting run also means the run
+    that continues it. If the client has other frames, `read` converts each of its objects to one of these, such as
+    `{"cancel": True}`.
 
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most 8 messages and `resume`
@@ -416,6 +427,8 @@ async def serve_websocket(
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`. Such a frame is not counted as invalid.
+    With `format`, the client gets what the function returns for an `Error` with the code `frame_refused`. Its `raw` is
+    the code of the error frame.
     A frame with more than `max_frame` characters or 10,000 JSON values is invalid. The 32nd invalid frame closes the
     connection with the code 1008. Frames are parsed in the event loop.
 
@@ -457,7 +470,8 @@ async def serve_websocket(
             read_frame, max_characters=max_frame, has_conversations=max_conversations is not None, read=read
         ),
         make_sink=partial(SocketSink, socket, excluded, format),
-        find_run=None if runs is None else partial(runs.find, owner=owner or ""),
+        runs=runs,
+        owner=owner or "",
         on_disconnect=on_disconnect,
         max_conversations=max_conversations or math.inf,
     )
@@ -466,12 +480,16 @@ async def serve_websocket(
 
 @dataclass(eq=False)
 class _Answer:
-    """The answer to a message or a `resume` frame. It waits for earlier answers, or is being sent."""
+    """The answer to a frame. It waits for earlier answers, or is being sent."""
 
-    frame: MessageFrame | ResumeFrame
+    frame: MessageFrame | ResumeFrame | DecisionFrame
     sink: SocketSink
     reader: EventReader | None = None  # None before the handler has returned
     is_cancelled: bool = False
+
+    def is_of(self, run_id: str) -> bool:
+        """Whether the answer is the run with this id, or a run of the same chain of continuations."""
+        return self.sink.run_id is not None and self.sink.run_id.rstrip(NEXT) == run_id.rstrip(NEXT)
 
 
 @dataclass
@@ -480,11 +498,14 @@ class _Connection:
     handler: Callable[[dict[str, Any], str | None], Any]
     read_frame: Callable[[str | None], tuple[Frame, str | None]]
     make_sink: Callable[[str | None], SocketSink]
-    find_run: Callable[[str], Awaitable[Run]] | None
+    runs: Runs | None
+    owner: str
     on_disconnect: OnDisconnect | None
     max_conversations: float
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
+    continued: set[str] = field(default_factory=set)
+    """The ids of the continuations that decisions on this connection have started, or found."""
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
 
@@ -527,10 +548,11 @@ class _Connection:
                 frame, conversation = self.read_frame(received[0])
                 match frame:
                     case CancelFrame(run_id=run_id):
-                        self._cancel(run_id, conversation)
-                    case DecisionFrame():
+                        if not self._cancel(run_id, conversation) and run_id is not None:
+                            self.group.start_soon(self._stop, run_id, conversation)
+                    case DecisionFrame(run_id=run_id) if run_id is None or self._is_sending(run_id, conversation):
                         await self._decide(frame, conversation)
-                    case dict() | ResumeFrame():
+                    case _:
                         self._add(frame, conversation)
             except FrameError as error:
                 await self._refuse(error, conversation)
@@ -554,9 +576,16 @@ class _Connection:
             self.finished.set()
 
     async def _send_error(self, error: FrameError, conversation: str | None) -> None:
-        await self.socket.send({"error": error.answer}, conversation)
+        message: Message = {"error": error.answer}
+        try:
+            if (encoder := self.make_sink(conversation).encoder) is not None:
+                code, call_id = error.answer["code"], error.answer.get("call_id")
+                message = encoder.convert(Error(Code.FRAME_REFUSED, str(error), call_id, raw=code))
+            await self.socket.send(message, conversation)
+        except Exception as failure:  # of the function of the custom format
+            self._fail(failure)
 
-    def _add(self, frame: MessageFrame | ResumeFrame, conversation: str | None) -> None:
+    def _add(self, frame: MessageFrame | ResumeFrame | DecisionFrame, conversation: str | None) -> None:
         if self.socket.shutdown.begun:
             raise _shutdown_error()
         if conversation not in self.answers:
@@ -569,22 +598,34 @@ class _Connection:
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.")
         answers.append(_Answer(frame, self.make_sink(conversation)))
 
-    def _cancel(self, run_id: str | None, conversation: str | None) -> None:
-        """Stop the first answer that has not ended and was not stopped before.
+    def _is_sending(self, run_id: str, conversation: str | None) -> bool:
+        """Whether a run, or its continuation, is being sent and has not ended."""
+        answers = self.answers.get(conversation) or ()
+        return any(each.is_of(run_id) and type(each.sink.last) is not Done for each in answers)
+
+    def _cancel(self, run_id: str | None, conversation: str | None) -> bool:
+        """Stop the first answer that has not ended and was not stopped before. Returns whether it is stopped.
 
         With `run_id`, stop that answer only if its run has this id.
         """
         for answer in self.answers.get(conversation, ()):
             if not (answer.is_cancelled or type(answer.sink.last) is Done):
-                if run_id in (None, answer.sink.run_id):
+                if run_id is None or answer.is_of(run_id):
                     answer.is_cancelled = True
                     self.group.start_soon(self._stop, answer.reader, conversation)
-                return
+                    return True
+                return False
+        return False
 
-    async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
+    async def _stop(self, answer: EventReader | str | None, conversation: str | None) -> None:
+        """Stop an answer, or the run with an id, which is not being sent here. It may have ended waiting."""
         try:
-            if reader is not None:
-                await (reader.shut_down() if self.socket.shutdown.over else reader.stop())
+            if isinstance(answer, str):
+                with suppress(RunNotFound):
+                    if self.runs is not None:
+                        await (await self.runs.find(answer, owner=self.owner)).stop()
+            elif answer is not None:
+                await (answer.shut_down() if self.socket.shutdown.over else answer.stop())
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
 
@@ -617,7 +658,7 @@ class _Connection:
                 except FrameError as error:
                     await self._send_error(error, conversation)
                 except CLIENT_ERRORS as error:
-                    has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
+                    has_begun = not isinstance(answers[0].frame, dict) or answers[0].sink.last is not None
                     if has_begun or not is_fault_of_client(error):
                         raise
                     await self._refuse(_refused(error, self.handler), conversation)
@@ -632,23 +673,28 @@ class _Connection:
     async def _answer(self, answer: _Answer, conversation: str | None) -> None:
         frame = answer.frame
         after = 0
-        if isinstance(frame, ResumeFrame):
-            readable: Readable | None = await self._find_run(frame.run_id)
-            after = frame.after
-        else:
-            try:
-                made: Any = self.handler(frame, conversation)
-                readable = await made if iscoroutine(made) else made
-            except Draining:
-                raise _shutdown_error() from None
-            except tuple(_CODES) as error:
-                code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-                raise FrameError(code, str(error)) from None
+        try:
+            match frame:
+                case ResumeFrame(after=after):
+                    made: Any = self._known_runs.find(frame.run_id, owner=self.owner)
+                case DecisionFrame():
+                    made = self._decide_waiting(frame)
+                case _:
+                    made = self.handler(frame, conversation)
+            readable: Readable | None = await made if iscoroutine(made) else made
+        except Draining:
+            raise _shutdown_error() from None
+        except tuple(_CODES) as error:
+            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
+            fields = {"call_id": frame.call_id} if isinstance(frame, DecisionFrame) else {}
+            raise FrameError(code, str(error), **fields) from None
         if readable is None:
             return
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
-        elif self.find_run is not None:
+            if isinstance(frame, DecisionFrame):
+                after = readable._copied
+        elif self.runs is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
@@ -660,13 +706,23 @@ class _Connection:
                 reader.leave()
             await reader.close()
 
-    async def _find_run(self, run_id: str) -> Run:
-        if self.find_run is None:
-            raise FrameError("run_not_found", "The server finds no runs, because `serve_websocket` has no `runs`.")
-        try:
-            return await self.find_run(run_id)
-        except RunNotFound:
-            raise FrameError("run_not_found", "There is no such run.") from None
+    @property
+    def _known_runs(self) -> Runs:
+        if self.runs is None:
+            raise RunNotFound("The server finds no runs, because `serve_websocket` has no `runs`.")
+        return self.runs
+
+    async def _decide_waiting(self, frame: DecisionFrame) -> Run | None:
+        """Decide about a call of a run that is not being sent. Returns the run that continues it.
+
+        Returns None if other calls of the run are undecided, or if the client has already got the continuation.
+        """
+        assert frame.run_id is not None
+        run = await self._known_runs.decide(frame.run_id, frame.call_id, frame.decision, owner=self.owner)
+        if frame.call_id in run.decisions or run.id in self.continued or not run.id.endswith(NEXT):
+            return None
+        self.continued.add(run.id)
+        return run
 
 
 def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:

@@ -454,9 +454,9 @@ async def test_an_earlier_run_of_a_conversation_refuses_an_exclusive_one(site: S
 
         @asynccontextmanager
         async def slow() -> AsyncIterator[Chat]:
-            await gate.wait()
             async with site.chat(ScriptedModel(["Hi"]), [QUESTION]) as events:
                 yield events
+            await gate.wait()
 
         active = await runs.start(slow(), owner="ann", conversation="c")
         await (await say(["Hi"])).wait()
