@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -46,40 +47,53 @@ async def giving(*events: UIEvent, hold: bool = False, error: BaseException | No
 
 
 async def test_a_stream_that_cannot_be_entered() -> None:
-    """Readers see a failed run, `wait` raises the exception, and other runs continue."""
-    async with Runs() as runs:
+    """`start` raises the exception. Readers that have found the run see its failure, and other runs continue."""
+    events: list[UIEvent] = []
+
+    async def follow(run: Run) -> None:
+        events.extend(await read(run.attach()))
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[Any]:
+        group.start_soon(follow, (await runs.list("ann"))[0])
+        await anyio.wait_all_tasks_blocked()
+        async with replay("there/is/none.jsonl") as replayed:
+            yield replayed
+
+    async with Runs() as runs, anyio.create_task_group() as group:
         other = await runs.start(held("a"), owner="ann")
-        with structlog.testing.capture_logs() as logs:
-            run = await runs.start(replay("there/is/none.jsonl"), owner="ann")
-            events = await read(run.attach())
-            assert BROKEN == story(events)
-            assert ["the run failed on the server"] == [each.message for each in events if isinstance(each, Error)]
-            with pytest.raises(RecordingError):
-                await run.wait()
-        assert [("run_failed", "RecordingError", run.id)] == [(e["event"], e["error"], e["run_id"]) for e in logs]
-        assert ("failed", 1) == (run.result.reason, len(run.result.errors))
-        assert not other.ended
+        with pytest.raises(RecordingError):
+            await runs.start(answer(), owner="ann")
+        assert [other] == list(await runs.list("ann")) and not other.ended
+    assert BROKEN == story(events)
+    assert ["the run failed on the server"] == [each.message for each in events if isinstance(each, Error)]
 
 
 @pytest.mark.parametrize("in_group", [True, False])
 async def test_the_error_of_a_run_is_logged(in_group: bool) -> None:
-    """The error in the log has the type of the exception, the line and the traceback."""
+    """The error in the log has the type of the exception, the line and the traceback. If the context manager cannot be
+    entered, `start` raises the exception instead, and there is no run.
+    """
 
     def look_up(notes: dict[str, str]) -> str:
         return notes["of whoever it was"]
 
     @asynccontextmanager
-    async def answer() -> AsyncIterator[ToolStream]:
+    async def answer(enters: bool) -> AsyncIterator[ToolStream]:
+        if enters:
+            async with ToolStream(Script([STOP])) as events:
+                yield events
         if in_group:
             async with anyio.create_task_group():
                 look_up({})
         look_up({})
-        async with held("a") as events:
-            yield events
 
     async with Runs() as runs:
         with structlog.testing.capture_logs() as logs:
-            run = await runs.start(answer(), owner="ann")
+            with pytest.raises(ExceptionGroup if in_group else KeyError):
+                await runs.start(answer(enters=False), owner="ann", conversation="a", exclusive=True)
+            assert [] == list(await runs.list("ann")) and await runs.latest("a", owner="ann") is None
+            run = await runs.start(answer(enters=True), owner="ann", conversation="a", exclusive=True)
             with pytest.raises(ExceptionGroup if in_group else KeyError):
                 await run.wait()
     (entry,) = logs
@@ -237,9 +251,10 @@ async def test_stop_while_the_stream_opens() -> None:
         await anyio.sleep_forever()
         yield held("a")
 
-    async with Runs() as runs:
-        run = await runs.start(answer(), owner="ann")
+    async with Runs() as runs, anyio.create_task_group() as group:
+        group.start_soon(partial(runs.start, answer(), owner="ann"))
         await entering.wait()
+        (run,) = await runs.list("ann")
         await run.stop()
         assert ["start", "done cancelled: None (None)"] == story(await read(run.attach()))
 
@@ -345,6 +360,9 @@ async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: s
     """Each run has its end, even if closing another stream raises."""
 
     class Unclosable:
+        def __init__(self, run_id: str) -> None:
+            self.run_id = run_id
+
         async def __aenter__(self) -> AsyncIterator[UIEvent]:
             raise AssertionError("it is never entered")
 
@@ -359,7 +377,7 @@ async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: s
 
     async def app() -> None:
         async with Runs() as runs:
-            started.extend([await runs.start(Unclosable(), owner="ann") for _ in range(2)])
+            started.extend([await runs.start(Unclosable(each), owner="ann") for each in "ab"])
             for task in asyncio.all_tasks() - others:
                 task.cancel()
 
