@@ -36,6 +36,7 @@ export type Code =
   | "emulated"
   | "failed_over"
   | "forged_result"
+  | "frame_refused"
   | "guard_failed"
   | "hidden_after_call"
   | "invalid_arguments"
