@@ -204,8 +204,8 @@ class Runs(Checked, AsyncOnly):
 
         With a context manager, `start` waits until it is entered, and raises its exception. There is then no run. A
         chat is entered later. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a
-        limit is reached. With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the code of its
-        context manager, or waits for decisions. A `RedisStore` knows the last run of all processes. Raises
+        limit is reached. With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the
+        code of its context manager, or waits for decisions. A `RedisStore` knows the last run of all processes. Raises
         `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
         entered. Raises ValueError if the user already has a run with the same id, in this process or in the
         `RedisStore`, if the id ends with `~`, if `owner` is empty, or for `exclusive` without a `conversation`. Raises

@@ -43,7 +43,7 @@ from streamtools.errors import (
     check_methods,
     check_number,
 )
-from streamtools.events import Done, Error, Start, UIEvent, join_deltas
+from streamtools.events import Done, Error, Start, UIEvent, Warning, join_deltas
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, explained
 from streamtools.outputs import make_encoder
@@ -177,13 +177,17 @@ class SocketSink(EventSink):
         self._exclude = exclude
         self.encoder = format() if format is not None else None
         """The encoder of the answer; None without a custom format."""
+        self.known = 0
+        """The `seq` of the last event that the client has. It is not sent again, nor any before it, until a resync."""
         self._conversation = conversation
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in join_deltas(events) if self._socket.writer.max_rate is not None else events:
             self.last = event
-            if event.type in self._exclude:
+            if isinstance(event, Warning) and event.code == Code.RESYNC:
+                self.known = 0
+            if event.type in self._exclude or 0 < event.seq <= self.known:
                 continue
             if type(event) is Start:
                 self.run_id = event.run_id
@@ -693,7 +697,7 @@ class _Connection:
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
             if isinstance(frame, DecisionFrame):
-                after = readable._copied
+                answer.sink.known = readable._copied  # not `after`: the log may not have these events yet
         elif self.runs is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)

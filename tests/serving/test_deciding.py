@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -26,13 +27,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import ApprovalOptions, RunnerOptions, TextOptions, ToolContext, ToolRegistry, chat
+from streamtools import ApprovalOptions, RunnerOptions, TextOptions, ToolContext, ToolRegistry, chat, outputs
 from streamtools.conversation import Chat, Fallback, ScriptedModel
 from streamtools.errors import ConversationBusy, DecisionRefused, InvalidDecision, RunNotFound
-from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, Usage
+from streamtools.events import Done, Error, NativeToolCall, ProviderCompleted, TextDelta, UIEvent, Usage
 from streamtools.history import Assistant, write_messages
 from streamtools.outputs import validate
-from streamtools.outputs.asgi import Shutdown
+from streamtools.outputs.asgi import Shutdown, serve_websocket
 from streamtools.rules import Vault
 from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving import leased_run
@@ -52,6 +53,7 @@ from streamtools.tools import (
 )
 from streamtools.tools.approvals import parse_decision
 from streamtools.tools.redis_client import open_client
+from tests.serving.test_asgi_by_hand import Socket
 from tests.support.approvals import ANN, QUESTION, Bank, block, calls
 from tests.support.examples import examples
 from tests.support.patching import with_clock
@@ -1354,4 +1356,76 @@ async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
         assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
         run = await two.decide(waiting.id, "n0", True, owner="ann")
         assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+class Page(Socket):
+    """A websocket whose client waits for frames."""
+
+    heard = anyio.Event()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        self.heard.set()
+
+    async def hear(self, last: str) -> list[Any]:
+        """Return the frames up to one whose JSON contains `last`, and remove them."""
+        while True:
+            self.heard = anyio.Event()
+            texts = [message["text"] for message in self.sent]
+            if count := next((place for place, text in enumerate(texts, 1) if last in text), 0):
+                del self.sent[:count]
+                return [json.loads(text) for text in texts[:count]]
+            await self.heard.wait()
+
+
+def own(event: UIEvent) -> Any:
+    """An own protocol. An error about a frame has its code in `raw`."""
+    return {"refused": event.raw, "call": event.call_id} if isinstance(event, Error) else json.loads(event.to_json())
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
+    """The client gets the events of the continuation after those that it has, once. A stop also ends a waiting run."""
+
+    def refused(code: str) -> dict[str, Any]:
+        return {"refused": code, "call": "n0"}
+
+    async with site.open() as runs, anyio.create_task_group() as group:
+        waiting, page = await site.ask(runs, BOTH), Page()
+        options: Any = {"runs": runs, "owner": "ann", "format": outputs.custom(own) if is_own else None}
+
+        def say(call_id: str, decision: str, run_id: str = waiting.id, **fields: Any) -> None:
+            page.say(json.dumps({"call_id": call_id, "decision": decision, "run_id": run_id, **fields}))
+
+        def converse(message: Any, session: Any) -> Any:
+            return runs.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann")
+
+        with anyio.fail_after(20):
+            group.start_soon(partial(serve_websocket, page, converse, **options))
+            say("n1", "answer", result={"page": 1})
+            for code, more in (("decision_refused", {"digest": "other"}), ("run_not_found", {"run_id": "other"})):
+                say("n0", "approve", **more)
+                (frame,) = await page.hear(code)  # the first decision was silent
+                error = {"code": code, "message": frame.get("error", {}).get("message"), "call_id": "n0"}
+                assert frame == (refused(code) if is_own else {"error": error})
+            say("n0", "approve", digest=digest_of(waiting))
+            say("n0", "approve", digest=digest_of(waiting))
+            frames = await page.hear('"done"')
+            run = await runs.find(waiting.id, owner="ann")
+            events = [json.loads(event.to_json()) async for event in run.attach(run._copied)]
+            events = [event for event in events if event["type"] != "follow-up"]
+            assert (waiting.next_id, events) == (run.id, frames)
+            say("n0", "deny")
+            assert 1 == len(await page.hear("decision_refused"))  # nothing was sent twice
+            page.say(json.dumps({"resume": frames[2]["seq"], "run_id": waiting.id}))
+            assert frames[3:] == await page.hear('"done"')
+            page.say("{}")
+            asked = await page.hear('"waiting"')
+            page.say(json.dumps({"cancel": True, "run_id": asked[0]["run_id"]}))
+            while not (stopped := await runs.find(asked[0]["run_id"], owner="ann"))._is_withdrawn:
+                await anyio.lowlevel.checkpoint()
+            say("n0", "approve", stopped.id)
+            assert 1 == len(await page.hear("decision_refused"))
+        group.cancel_scope.cancel()
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
