@@ -177,8 +177,8 @@ class SocketSink(EventSink):
         self._exclude = exclude
         self.encoder = format() if format is not None else None
         """The encoder of the answer; None without a custom format."""
-        self.known = 0
-        """The `seq` of the last event that the client has. It is not sent again, nor any before it, until a resync."""
+        self.known: float = 0
+        """The `seq` of the last event that the client has. Until a resync, only later events and `done` are sent."""
         self._conversation = conversation
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
@@ -187,7 +187,7 @@ class SocketSink(EventSink):
             self.last = event
             if isinstance(event, Warning) and event.code == Code.RESYNC:
                 self.known = 0
-            if event.type in self._exclude or 0 < event.seq <= self.known:
+            if event.type in self._exclude or (0 < event.seq <= self.known and type(event) is not Done):
                 continue
             if type(event) is Start:
                 self.run_id = event.run_id
@@ -408,8 +408,9 @@ async def serve_websocket(
       only this run, which may also wait for decisions.
     - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
-      With the `run_id` of a run that has ended waiting, the frame calls `runs.decide`. After the last decision, the
-      client gets the events of the continuation that follow those of the waiting run, once per connection.
+      With the `run_id` of a run that has ended waiting, the frame calls `runs.decide`. While other calls of the run are
+      undecided, the client gets its `done` again. After the last decision, the client gets the events of the
+      continuation that follow those of the waiting run. If a decision is repeated, the client gets only `done`.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
@@ -682,7 +683,7 @@ class _Connection:
                 case ResumeFrame(after=after):
                     made: Any = self._known_runs.find(frame.run_id, owner=self.owner)
                 case DecisionFrame():
-                    made = self._decide_waiting(frame)
+                    made = self._decide_waiting(frame, answer.sink)
                 case _:
                     made = self.handler(frame, conversation)
             readable: Readable | None = await made if iscoroutine(made) else made
@@ -696,8 +697,6 @@ class _Connection:
             return
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
-            if isinstance(frame, DecisionFrame):
-                answer.sink.known = readable._copied  # not `after`: the log may not have these events yet
         elif self.runs is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
@@ -716,16 +715,18 @@ class _Connection:
             raise RunNotFound("The server finds no runs, because `serve_websocket` has no `runs`.")
         return self.runs
 
-    async def _decide_waiting(self, frame: DecisionFrame) -> Run | None:
-        """Decide about a call of a run that is not being sent. Returns the run that continues it.
+    async def _decide_waiting(self, frame: DecisionFrame, sink: SocketSink) -> Run:
+        """Decide about a call of a run that is not being sent. Returns the run of which `sink` sends the new events.
 
-        Returns None if other calls of the run are undecided, or if the client has already got the continuation.
+        Only `done` is new if other calls of the run are undecided, or if the client has already got the continuation.
         """
         assert frame.run_id is not None
         run = await self._known_runs.decide(frame.run_id, frame.call_id, frame.decision, owner=self.owner)
-        if frame.call_id in run.decisions or run.id in self.continued or not run.id.endswith(NEXT):
-            return None
-        self.continued.add(run.id)
+        is_new = run.id.endswith(NEXT) and run.id not in self.continued and frame.call_id not in run.decisions
+        # `attach(after)` would not do: the log may not have the copied events yet.
+        sink.known = run._copied if is_new else math.inf
+        if is_new:
+            self.continued.add(run.id)
         return run
 
 

@@ -1404,9 +1404,10 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
         with anyio.fail_after(20):
             group.start_soon(partial(serve_websocket, page, converse, **options))
             say("n1", "answer", result={"page": 1})
+            assert ["waiting"] == [frame["reason"] for frame in await page.hear("}")]
             for code, more in (("decision_refused", {"digest": "other"}), ("run_not_found", {"run_id": "other"})):
                 say("n0", "approve", **more)
-                (frame,) = await page.hear(code)  # the first decision was silent
+                (frame,) = await page.hear(code)
                 error = {"code": code, "message": frame.get("error", {}).get("message"), "call_id": "n0"}
                 assert frame == (refused(code) if is_own else {"error": error})
             say("n0", "approve", digest=digest_of(waiting))
@@ -1416,6 +1417,7 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
             events = [json.loads(event.to_json()) async for event in run.attach(run._copied)]
             events = [event for event in events if event["type"] != "follow-up"]
             assert (waiting.next_id, events) == (run.id, frames)
+            assert frames[-1:] == await page.hear('"done"')  # for the second click
             say("n0", "deny")
             assert 1 == len(await page.hear("decision_refused"))  # nothing was sent twice
             page.say(json.dumps({"resume": frames[2]["seq"], "run_id": waiting.id}))
