@@ -169,6 +169,54 @@ async def test_a_complete_page(chromium: Any) -> None:
     await context.close()
 
 
+async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
+    """It shows a question after a restart, and reads a reloaded answer. A stop in one chat leaves the other."""
+    context = await chromium.new_context()
+    html = ICON + PAGES["complete-websocket"]
+    page = await context.new_page()
+    faults = watch(page)
+
+    async def send(text: str) -> None:
+        await page.locator("#question").fill(text)
+        await page.get_by_role("button", name="Send").click()
+
+    log = page.locator("#logs > :not([hidden])")
+    paying = calls(("pay", {"to": "Ann", "amount": 5}), text="I pay.")
+    async with serving("complete-websocket", paying, page=html) as (server, _):
+        await page.goto(f"{server.url}/")
+        await send("Pay Ann 5.")
+        await expect(page.get_by_role("button", name="Approve")).to_be_visible()
+        assert [] == faults + await looks(page)
+    await expect(page.locator("#state")).to_have_text("Reconnecting…")
+    answers = (Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT], hold=True))
+    async with serving("complete-websocket", *answers, page=html) as (server, _):
+        faults.clear()  # of a page without a server
+        await page.goto(f"{server.url}/")
+        await expect(log).to_have_text('> Pay Ann 5. I pay.pay {"to":"Ann","amount":5} Approve Deny')
+        await send("Hello?")
+        await expect(page.locator("#state")).to_have_text("A call waits for a decision.")
+        await page.get_by_role("button", name="Approve").evaluate("button => { button.click(); button.click(); }")
+        await expect(log).to_contain_text("I pay. ann paid Ann 5 EUR It is warm.")
+        await page.locator("#add").click()
+        await send("More?")
+        await expect(log).to_have_text("> More? It is warm.")
+        await page.reload()
+        await page.get_by_role("button", name="chat 2").click()
+        await expect(log).to_have_text("> More? It is warm.")
+        await page.get_by_role("button", name="chat 1").click()
+        await send("Again.")
+        await expect(log).to_contain_text("> Again. It is warm.")
+        await page.get_by_role("button", name="chat 2").click()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(log).to_have_text("> More? It is warm. (stopped)")
+        await page.get_by_role("button", name="chat 1").click()
+        await expect(log).not_to_contain_text("stopped")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(log).to_contain_text("It is warm. (stopped)")
+        assert [] == faults + await looks(page)
+    await context.close()
+
+
 async def test_two_chats_share_a_connection(chromium: Any) -> None:
     """One is stopped while the other is answered, and continues afterwards."""
     model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]), Loopback([TEXT, END]))

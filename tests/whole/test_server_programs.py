@@ -31,11 +31,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
-    *("complete", "typescript-client", "ai-sdk", "ag-ui", "security"),
+    *("complete", "complete-websocket", "typescript-client", "ai-sdk", "ag-ui", "security"),
 )
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
 PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
+IMPORT = re.findall("from app .+\n", PROGRAMS["complete-websocket"])[0]
+PROGRAMS["complete-websocket"] = PROGRAMS["complete-websocket"].replace(IMPORT, PROGRAMS["complete"])
 ADDRESS = "http://127.0.0.1:8080/"
 ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
 QUESTION = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -526,7 +528,7 @@ def test_each_page_has_the_same_commands() -> None:
 
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
-    assert {*POSTS, "complete", "conversations", "browser-tool"} == PROGRAMS.keys()
+    assert {*POSTS, "complete", "complete-websocket", "conversations", "browser-tool"} == PROGRAMS.keys()
     assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
 
 
@@ -585,3 +587,45 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
         each["role"] for each in sent if each["content"] != "It is done.\n"
     ]
     assert "ann paid Ann 5 EUR" == sent[3]["content"] != sent[-2]["content"]
+
+
+async def test_a_page_with_its_own_frames_decides_and_reconnects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision comes on another connection, after a restart. A page that reconnects reads the rest."""
+    monkeypatch.chdir(tmp_path)
+
+    async def hear(client: websockets.ClientConnection, done: str) -> list[Any]:
+        """Return the frames up to this one, without their `conversation`."""
+        frames: list[Any] = []
+        while not frames or (done not in frames[-1].values()):
+            frames.append(json.loads(await client.recv()))
+            assert "trip" == frames[-1].pop("conversation")
+        return frames
+
+    async def say(client: websockets.ClientConnection, **frame: Any) -> None:
+        await client.send(json.dumps({"chat": "trip", **frame}))
+
+    def connect(server: Served) -> websockets.connect:
+        return websockets.connect(
+            f"{server.websocket_url}/socket", proxy=None, additional_headers={"cookie": "session=ann"}
+        )
+
+    async with serving("complete-websocket", calls(("pay", {"to": "Ann", "amount": 5}))) as (server, client):
+        with pytest.raises(websockets.InvalidStatus, match="401"):
+            await websockets.connect(f"{server.websocket_url}/socket", proxy=None)
+        async with connect(server) as socket:
+            await say(socket, kind="ask", text="Pay Ann 5.")
+            asked = await hear(socket, "waiting")
+    async with serving("complete-websocket", says("It is ", "done.")) as (server, client):
+        async with connect(server) as socket:
+            await say(socket, kind="ask", text="Hello?")
+            assert [{"refused": "A call waits for a decision."}] == await hear(socket, "A call waits for a decision.")
+            decision = {"call": asked[1]["call"], "digest": asked[1]["digest"], "approved": True}
+            await say(socket, kind="decide", run=asked[0]["run"], **decision)
+            answered = await hear(socket, "finished")
+        async with connect(server) as socket:
+            await say(socket, kind="read", run=asked[0]["run"], after=answered[2]["seq"])
+            assert answered[3:] == await hear(socket, "finished")
+        assert ["trip"] == (await client.get("/conversations")).json()
+    assert ["It is ", "done."] == [each["text"] for each in answered[2:4]]
