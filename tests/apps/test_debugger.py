@@ -146,11 +146,7 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
         refused = [
             await page.client.get(f"/dissection?{query}")
             for query in (
-                "cut=x",
-                f"cut={'9' * 5000}",
-                "exchange=x",
-                "exchange=2",
-                "of=nothing",
+                *("cut=x", f"cut={'9' * 5000}", "exchange=x", "exchange=2", "of=nothing"),
                 f"of={unknown[0]['run_id']}",
             )
         ]

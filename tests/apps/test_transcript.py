@@ -36,10 +36,7 @@ def written(*events: ui.UIEvent, terminal: bool = False) -> str:
 def call_events(call: ToolCall = _WEATHER) -> Iterable[ui.UIEvent]:
     """Return the events of the machine while the model writes a call."""
     return (
-        ui.Thinking(True, call.id),
-        ui.CallStart(call.id, call.name),
-        ui.CallDelta(call.id, "{"),
-        ui.Call(call),
+        *(ui.Thinking(True, call.id), ui.CallStart(call.id, call.name), ui.CallDelta(call.id, "{"), ui.Call(call)),
         ui.Thinking(False, call.id),
     )
 
@@ -116,12 +113,8 @@ WRITTEN: dict[str, tuple[tuple[ui.UIEvent, ...], str]] = {
     "events about the run are not shown": (
         (
             *(
-                ui.Start("run_1"),
-                ui.StepStart(1),
-                ui.UsageReport(ui.Usage(input=1)),
-                ui.Raw({}),
-                ui.Markup("<x>"),
-                ui.StepEnd(1, "stop"),
+                *(ui.Start("run_1"), ui.StepStart(1), ui.UsageReport(ui.Usage(input=1)), ui.Raw({})),
+                *(ui.Markup("<x>"), ui.StepEnd(1, "stop")),
             ),
             ui.Done("finished", "stop", "stop", []),
         ),

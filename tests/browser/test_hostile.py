@@ -32,27 +32,8 @@ SCRIPTS = [
     "``` <img src=x onerror=window.harmed=1>\n<script>window.harmed=1</script>\n```",
 ]
 ALLOWED = {
-    *(
-        "A",
-        "BLOCKQUOTE",
-        "BR",
-        "CODE",
-        "DEL",
-        "DIV",
-        "EM",
-        "H1",
-        "H2",
-        "H3",
-        "H4",
-        "H5",
-        "H6",
-        "HR",
-        "LI",
-        "OL",
-        "P",
-        "PRE",
-    ),
-    *("STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON", "SPAN"),
+    *("A", "BLOCKQUOTE", "BR", "CODE", "DEL", "DIV", "EM", "H1", "H2", "H3", "H4", "H5", "H6", "HR", "LI", "OL", "P"),
+    *("PRE", "STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON", "SPAN"),
 }
 
 

@@ -153,13 +153,8 @@ async def test_each_step_has_its_own_decision() -> None:
     )
 
     assert [
-        "executing emulated_7_0",
-        "executed emulated_7_0: {'city': 'Paris', 'celsius': 21}",
-        "follow-up of 2",
-        "thinking None",
-        *WARNED,
-        "text 'It is 21 °C.'",
-        "done finished: stop (stop)",
+        *("executing emulated_7_0", "executed emulated_7_0: {'city': 'Paris', 'celsius': 21}", "follow-up of 2"),
+        *("thinking None", *WARNED, "text 'It is 21 °C.'", "done finished: stop (stop)"),
     ] == talked.shown[-8:]
     (_, called, answered) = talked.bodies[2]["messages"]
     assert ("emulated_7_0", '{"city":"Paris","celsius":21}') == (answered["tool_call_id"], answered["content"])

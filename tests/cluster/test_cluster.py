@@ -25,11 +25,8 @@ def history() -> History:
     """Return a history of one run with one call. One reader received it over two connections."""
     told: list[ui.UIEvent] = [
         *(
-            ui.Start("r", seq=1),
-            ui.StepStart(1, seq=2),
-            ui.Text(PLAN.text, seq=3),
-            ui.Thinking(True, "c", seq=4),
-            ui.Call(CALL, seq=5),
+            *(ui.Start("r", seq=1), ui.StepStart(1, seq=2), ui.Text(PLAN.text, seq=3)),
+            *(ui.Thinking(True, "c", seq=4), ui.Call(CALL, seq=5)),
         ),
         *(ui.Thinking(False, "c", seq=6), ui.Executing(CALL, seq=7), ui.Executed(CALL, 1, None, 0.0, seq=8)),
         *(ui.StepEnd(1, "tool_calls", seq=9), ui.Done("finished", "tool_calls", None, [], seq=10)),

@@ -196,18 +196,12 @@ def test_usage_adds_up() -> None:
         ),
         pytest.param(
             [
-                kinds.Thinking(True, "z"),
-                kinds.CallStart("z", "f"),
-                kinds.Thinking(True, "y"),
-                kinds.Thinking(False, "z"),
-                kinds.Thinking(False),
+                *(kinds.Thinking(True, "z"), kinds.CallStart("z", "f"), kinds.Thinking(True, "y")),
+                *(kinds.Thinking(False, "z"), kinds.Thinking(False)),
             ],
             [
-                kinds.Thinking(True, "call_1"),
-                kinds.CallStart("call_1", "f"),
-                kinds.Thinking(True, "call_2"),
-                kinds.Thinking(False, "call_1"),
-                kinds.Thinking(False),
+                *(kinds.Thinking(True, "call_1"), kinds.CallStart("call_1", "f"), kinds.Thinking(True, "call_2")),
+                *(kinds.Thinking(False, "call_1"), kinds.Thinking(False)),
             ],
             id="ids by their first appearance",
         ),

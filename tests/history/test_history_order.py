@@ -70,12 +70,8 @@ KINDS: dict[str, tuple[str | None, Any]] = {
     "nameless": (None, {}),
 }
 TEXTS = [
-    "",
-    "Hi. ",
-    " \n",
-    '###:{"name":"succeed","arguments":{"text":"~~~"}}',
-    '\n~~~tool_call\n{"name":"fail"}\n~~~\n',
-    '###:{"name":3}',
+    *("", "Hi. ", " \n", '###:{"name":"succeed","arguments":{"text":"~~~"}}'),
+    *('\n~~~tool_call\n{"name":"fail"}\n~~~\n', '###:{"name":3}'),
 ]
 
 turns = st.tuples(

@@ -67,14 +67,8 @@ def test_exchanges_with_calls_keep_reasoning() -> None:
 def test_a_message_without_reasoning_gets_an_empty_field(field: str) -> None:
     """This holds in exchanges with calls. The field is the one that the server used."""
     messages = [
-        user(),
-        said(calls=True, **{field: "1"}),
-        RESULT,
-        said("a"),
-        user(),
-        said("b"),
-        user(),
-        said(calls=True),
+        *(user(), said(calls=True, **{field: "1"}), RESULT, said("a")),
+        *(user(), said("b"), user(), said(calls=True)),
     ]
     assert ["1", "", None, ""] == reasoning([*messages, RESULT], field)
     assert [None, None] == reasoning([user(), said(calls=True), RESULT, said("a")], field)

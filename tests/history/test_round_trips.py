@@ -171,16 +171,8 @@ def test_another_provider_gets_no_provider_data(format: str, messages: Messages)
             if isinstance(part, Thought) and part.signature:
                 assert f'"{part.signature}"' not in written
         for word in (
-            "encrypted",
-            "thoughtSignature",
-            "server_tool",
-            "_call_id",
-            "citations",
-            "phase",
-            "executableCode",
-            "cache_control",
-            "tool_addition",
-            "reasoningContent",
+            *("encrypted", "thoughtSignature", "server_tool", "_call_id", "citations", "phase", "executableCode"),
+            *("cache_control", "tool_addition", "reasoningContent"),
         ):
             assert word not in written.replace("tool_call_id", "")
 

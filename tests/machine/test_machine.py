@@ -161,10 +161,7 @@ ENDINGS: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "truncated by length": (
         [*texts(ADD, CUT), kinds.ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
         [
-            "step 1",
-            *called("c1"),
-            *malformed("c2"),
-            "step 1 ends: length",
+            *("step 1", *called("c1"), *malformed("c2"), "step 1 ends: length"),
             "done truncated: length (max_tokens), pending c1",
         ],
     ),
@@ -175,10 +172,7 @@ ENDINGS: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "the turn ends with an error": (
         [*texts(ADD), kinds.ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
         [
-            "step 1",
-            *called("c1"),
-            "error upstream_error",
-            "step 1 ends: error",
+            *("step 1", *called("c1"), "error upstream_error", "step 1 ends: error"),
             "done failed: error (ERROR), pending c1",
         ],
     ),
@@ -197,13 +191,7 @@ ENDINGS: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "a turn behind the terminator has to end as well": (
         [*texts("a"), STOP, *texts("b")],
         [
-            "step 1",
-            "text 'a'",
-            ENDED,
-            "step 2",
-            "text 'b'",
-            "error stream_interrupted",
-            "step 2 ends: None",
+            *("step 1", "text 'a'", ENDED, "step 2", "text 'b'", "error stream_interrupted", "step 2 ends: None"),
             "done failed: None (None)",
         ],
     ),
@@ -266,11 +254,7 @@ CANCELLED: dict[str, tuple[list[kinds.SourceEvent], list[str]]] = {
     "in mid-call": (
         texts(ADD, CUT),
         [
-            "start",
-            "step 1",
-            *called("c1"),
-            *malformed("c2"),
-            "step 1 ends: None",
+            *("start", "step 1", *called("c1"), *malformed("c2"), "step 1 ends: None"),
             "done cancelled: None (None), pending c1",
         ],
     ),
@@ -389,30 +373,16 @@ def test_each_turn_of_a_chain_is_a_step() -> None:
     assert story(
         *texts(ADD), TURN, *texts("So: 1."), kinds.ProviderCompleted(ends_run=False), kinds.ChainCompleted("u-1")
     ) == [
-        "step 1",
-        *called("c1"),
-        "run c1",
-        "step 1 ends: tool_calls",
-        "step 2",
-        "text 'So: 1.'",
-        "step 2 ends: stop",
-        "done finished: stop (None), in u-1",
+        *("step 1", *called("c1"), "run c1", "step 1 ends: tool_calls", "step 2", "text 'So: 1.'"),
+        *("step 2 ends: stop", "done finished: stop (None), in u-1"),
     ]
 
 
 def test_no_turn_changes_how_the_next_is_read() -> None:
     """Not by half a marker, an open fence, or a call without an end."""
     half = [
-        "step 1",
-        "text '```\\n'",
-        "text '##'",
-        "step 1 ends: tool_calls",
-        "step 2",
-        "text '# a '",
-        *called("c1"),
-        "run c1",
-        "step 2 ends: stop",
-        "done finished: stop (end_turn)",
+        *("step 1", "text '```\\n'", "text '##'", "step 1 ends: tool_calls", "step 2", "text '# a '"),
+        *(*called("c1"), "run c1", "step 2 ends: stop", "done finished: stop (end_turn)"),
     ]
     assert half == story(*texts("```\n", "##"), TURN, *texts("# a " + ADD), STOP)
     assert "text '1}}'" in story(*texts(ADD[:-3]), TURN, *texts(ADD[-3:]), STOP)
@@ -466,14 +436,7 @@ def test_eager_calls_of_the_completed_text_run_once() -> None:
     """They are runnable at the end of the turn."""
     events = [*texts(ADD), kinds.ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
     assert story(*events, execute="eager", native_tool_calls=False) == [
-        "step 1",
-        *called("c1"),
-        "run c1",
-        "text '\\n'",
-        *called("c2", "now"),
-        "text '\\n'",
-        "run c2",
-        ENDED,
+        *("step 1", *called("c1"), "run c1", "text '\\n'", *called("c2", "now"), "text '\\n'", "run c2", ENDED),
         "done finished: stop (None)",
     ]
 
@@ -490,13 +453,8 @@ CHOICES: dict[str, tuple[ToolChoice, str, list[str]]] = {
         NO_CALL,
         ADD + "\n" + NOW,
         [
-            *called("c1"),
-            "text '\\n'",
-            *called("c2", "now"),
-            "error c1 tool_choice_violation",
-            "error c2 tool_choice_violation",
-            ENDED,
-            "done finished: stop (end_turn)",
+            *(*called("c1"), "text '\\n'", *called("c2", "now"), "error c1 tool_choice_violation"),
+            *("error c2 tool_choice_violation", ENDED, "done finished: stop (end_turn)"),
         ],
     ),
     "one is missing": (

@@ -285,15 +285,8 @@ def test_each_call_over_the_limit_is_an_error() -> None:
 @together(
     ("text", "expected"),
     [
-        ("{}", False),
-        ("", False),
-        ("{", True),
-        ('{"a":"}', True),
-        ('{"a":"\\', True),
-        ('{"a":"\\"}', True),
-        ('{"a":"{["}', False),
-        ("[{}", True),
-        ("]", False),
+        *(("{}", False), ("", False), ("{", True), ('{"a":"}', True), ('{"a":"\\', True), ('{"a":"\\"}', True)),
+        *(('{"a":"{["}', False), ("[{}", True), ("]", False)),
     ],
 )
 def test_open_brackets_and_strings_show_a_cut(text: str, expected: bool) -> None:

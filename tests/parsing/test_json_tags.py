@@ -102,14 +102,8 @@ def test_apertus_writes_the_name_as_a_key(body: str, expected: list[Brief]) -> N
 def test_a_call_under_its_name_is_complete_with_its_arguments() -> None:
     """The brackets around it may be missing."""
     for text, expected in [
-        ("[", [CUT]),
-        ("[{", [CUT]),
-        ('[{"f"', [CUT]),
-        ('[{"f":', [CUT]),
-        ('[{"f":{"a":', [CUT]),
-        ('[{"f":{}', [f, UNCLOSED]),
-        ('[{"f":{}}', [f, UNCLOSED]),
-        ('[{"f":{}},{"g', [f, CUT]),
+        *(("[", [CUT]), ("[{", [CUT]), ('[{"f"', [CUT]), ('[{"f":', [CUT]), ('[{"f":{"a":', [CUT])),
+        *(('[{"f":{}', [f, UNCLOSED]), ('[{"f":{}}', [f, UNCLOSED]), ('[{"f":{}},{"g', [f, CUT])),
     ]:
         assert expected == read("<|tools_prefix|>" + text, dialects=["apertus_list"])
 

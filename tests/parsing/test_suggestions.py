@@ -114,20 +114,9 @@ BEST = {
 """By the name of a model, the dialect that it writes."""
 
 UNKNOWN = (
-    "",
-    "gpt-4o",
-    "meta-llama/Llama-2-7b-chat-hf",
-    "some-llama-33b",
-    "my-own-model",
-    "deepseek",
-    "notqwen3",
-    "qwen-32b",
-    "tencent/Hunyuan-7B-Instruct",
-    "internlm/internlm3-8b-instruct",
-    "THUDM/glm-4-9b-chat",
-    "chatglm3-6b",
-    "gemini-2.5-pro",
-    "o3-mini",
+    *("", "gpt-4o", "meta-llama/Llama-2-7b-chat-hf", "some-llama-33b", "my-own-model", "deepseek", "notqwen3"),
+    *("qwen-32b", "tencent/Hunyuan-7B-Instruct", "internlm/internlm3-8b-instruct", "THUDM/glm-4-9b-chat"),
+    *("chatglm3-6b", "gemini-2.5-pro", "o3-mini"),
 )
 
 

@@ -168,11 +168,8 @@ async def test_an_exception_for_the_program() -> None:
 async def test_the_events_of_any_iterator() -> None:
     """The run starts with a `start` with its id, has seqs from 1, and has a result."""
     told: list[UIEvent] = [
-        Text("a"),
-        Text("b", seq=7),
-        Start("other", seq=7),
-        Done("finished", "stop", None, []),
-        Text("late"),
+        *(Text("a"), Text("b", seq=7), Start("other", seq=7)),
+        *(Done("finished", "stop", None, []), Text("late")),
     ]
     async with Runs() as runs:
         run = await runs.start(giving(*told), owner="ann")

@@ -32,11 +32,7 @@ async def test_another_owners_run_is_not_found() -> None:
         run = await runs.start(held("a"), owner="ann")
         told = list[str]()
         for run_id, owner in (
-            (run.id, "bob"),
-            ("run_never", "bob"),
-            (run.id, ""),
-            (f"ann/{run.id}", ""),
-            (f"/{run.id}", "ann"),
+            *((run.id, "bob"), ("run_never", "bob"), (run.id, ""), (f"ann/{run.id}", ""), (f"/{run.id}", "ann")),
             ("", "ann"),
         ):
             with pytest.raises(RunNotFound) as caught:

@@ -119,16 +119,8 @@ def test_cases_of_the_standard_give_the_same_frames_at_every_cut(stream: bytes, 
 
 _PIECES = [b"data", b"event", b"id", b"retry", b":", b": ", b" ", b"\n", b"\n\n", b"\r", b"\r\n", b"x", b"\0", b"\xff"]
 _PIECES += [
-    b"data: {}\n\n",
-    b"data: {}\r\n\r\n",
-    b"event: a\ndata: b\n\n",
-    b"event: a\ndata: 1\nid: 7\n\n",
-    b": c\n\n",
-    b"\xef\xbb\xbf",
-    b"{",
-    b"[",
-    b'{\n  "a": 1\n}',
-    "é\u2028".encode(),
+    *(b"data: {}\n\n", b"data: {}\r\n\r\n", b"event: a\ndata: b\n\n", b"event: a\ndata: 1\nid: 7\n\n", b": c\n\n"),
+    *(b"\xef\xbb\xbf", b"{", b"[", b'{\n  "a": 1\n}', "é\u2028".encode()),
 ]
 _streams = st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join)
 

@@ -17,16 +17,10 @@ from streamtools.sources.wire_formats.gemini import Gemini
 from streamtools.sources.wire_formats.latitude import Latitude
 from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
+from tests.sources.adapters import Make
 from tests.support.cases import together
 
-_ADAPTERS: tuple[Callable[[], FrameAdapter], ...] = (
-    ChatCompletions,
-    Responses,
-    Anthropic,
-    Gemini,
-    AISDKMessages,
-    Latitude,
-)
+_ADAPTERS: tuple[Make, ...] = (ChatCompletions, Responses, Anthropic, Gemini, AISDKMessages, Latitude)
 
 
 def _frames(*values: Any) -> bytes:

@@ -303,14 +303,8 @@ TEXT: dict[str, Stream] = {
             sse(r'{"candidates":[{"content":{"parts":[{"text":"\ud83d"},{"text":"\ud83d","thought":true}]}}]}'),
         ],
         [
-            TextDelta("a"),
-            ReasoningDelta("b"),
-            TextDelta("😀c"),
-            ReasoningDelta("😁"),
-            TextDelta("\ufffdd"),
-            ReasoningDelta("\ufffd"),
-            TextDelta("\ufffd"),
-            stop(),
+            *(TextDelta("a"), ReasoningDelta("b"), TextDelta("😀c"), ReasoningDelta("😁"), TextDelta("\ufffdd")),
+            *(ReasoningDelta("\ufffd"), TextDelta("\ufffd"), stop()),
         ],
     ),
 }

@@ -62,11 +62,8 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             done(),
         ],
         [
-            TextDelta("a"),
-            NativeToolCall("f", {"b": 1}, "1"),
-            NativeToolCall("f", {}, "2"),
-            NativeToolCall("g", key="3"),
-            stop(),
+            *(TextDelta("a"), NativeToolCall("f", {"b": 1}, "1"), NativeToolCall("f", {}, "2")),
+            *(NativeToolCall("g", key="3"), stop()),
         ],
     ),
     "calls with an id": (

@@ -361,15 +361,8 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
     events = read(
         sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
     )
-    assert [
-        Start("0"),
-        Start("1"),
-        Delta("0", "😀"),
-        Delta("1", "\ufffd"),
-        End(key="0"),
-        End(key="1"),
-        stop(),
-    ] == events
+    expected = [Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End(key="0"), End(key="1"), stop()]
+    assert expected == events
 
 
 def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:

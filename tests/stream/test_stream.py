@@ -153,14 +153,8 @@ async def test_eager_tools_run_while_the_stream_continues() -> None:
                 assert not [line for line in lines if "ends" in line]
                 gate.set()
     assert [line for line in lines if line.startswith(("exec", "text", "step", "done"))] == [
-        "step 1",
-        "executing c1",
-        "text 'a '",
-        "executing c2",
-        "executed c2: 3.0",
-        "executed c1: waited",
-        "step 1 ends: stop",
-        "done finished: stop (stop)",
+        *("step 1", "executing c1", "text 'a '", "executing c2", "executed c2: 3.0", "executed c1: waited"),
+        *("step 1 ends: stop", "done finished: stop (stop)"),
     ]
     assert ["c1", "c2"] == [outcome.call.id for outcome in events.result.outcomes]
 

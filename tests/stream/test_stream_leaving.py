@@ -56,13 +56,8 @@ async def test_each_call_of_a_left_stream_has_one_end() -> None:
 
     told = ending(taken)
     assert sorted(told[:-2]) == [
-        "error c1 tool_cancelled",
-        "error c3 tool_cancelled",
-        "error c4 tool_cancelled",
-        "executed c2: now",
-        "executing c1",
-        "executing c2",
-        "executing c3",
+        *("error c1 tool_cancelled", "error c3 tool_cancelled", "error c4 tool_cancelled", "executed c2: now"),
+        *("executing c1", "executing c2", "executing c3"),
     ]
     assert told[-2:] == CANCELLED[-2:]
     cancelled = Code.TOOL_CANCELLED

@@ -291,12 +291,8 @@ async def test_on_tool_result_is_called_before_the_interface(is_async: bool) -> 
     await runner(interface, weather, on_result=callback).run([call("weather", city="Bern")], interface.send)
     await runner(interface, weather, on_result=callback).run([call("nobody")], interface.send)
     assert seen == [
-        ("executing", "weather"),
-        ("kept", "weather"),
-        ("executed", "weather"),
-        ("executing", "nobody"),
-        ("kept", "nobody"),
-        ("error", "nobody"),
+        *(("executing", "weather"), ("kept", "weather"), ("executed", "weather"), ("executing", "nobody")),
+        *(("kept", "nobody"), ("error", "nobody")),
     ]
 
 
@@ -370,13 +366,8 @@ async def test_the_clock_continues_after_progress() -> None:
 @together(
     ("function", "at"),
     [
-        (weather, "executing"),
-        (weather, "executed"),
-        (count, "executing"),
-        (count, "progress"),
-        (count, "executed"),
-        (count_async, "progress"),
-        (count_async, "executed"),
+        *((weather, "executing"), (weather, "executed"), (count, "executing"), (count, "progress")),
+        *((count, "executed"), (count_async, "progress"), (count_async, "executed")),
     ],
 )
 async def test_an_interface_that_fails_ends_the_run(function: Callable[..., Any], at: str) -> None:

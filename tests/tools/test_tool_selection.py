@@ -188,16 +188,8 @@ def opaque() -> Opaque: ...  # type: ignore[empty-body]
 @together(
     ("function", "kind"),
     [
-        (maybe, Public),
-        (old_maybe, type(None)),
-        (only_result, Any),
-        (later, Public),
-        (text, str),
-        (noted, Annotated[int, "mine"]),
-        (itself, Any),
-        (opaque, Opaque),
-        (rows, Public),
-        (untold, Any),
+        *((maybe, Public), (old_maybe, type(None)), (only_result, Any), (later, Public), (text, str)),
+        *((noted, Annotated[int, "mine"]), (itself, Any), (opaque, Opaque), (rows, Public), (untold, Any)),
     ],
 )
 def test_the_declared_type_of_a_result(function: Any, kind: Any) -> None:

@@ -10,16 +10,7 @@ import pytest
 
 CORE = "anyio, httpx, httpx_sse, msgspec, pydantic, structlog"
 EXTRAS = {
-    "json_repair",
-    "mcp",
-    "psycopg",
-    "redis",
-    "rich",
-    "starlette",
-    "uvicorn",
-    "hypothesis",
-    "pytest",
-    "trio",
+    *("json_repair", "mcp", "psycopg", "redis", "rich", "starlette", "uvicorn", "hypothesis", "pytest", "trio"),
     "_streamtools_pytest",
 }
 LATER = ("cli", "web", "testing", "outputs", "__main__")

@@ -184,14 +184,8 @@ NEVER_IMPORTED = {"ast", "dill", "marshal", "pickle", "shelve", "yaml"}
 
 CORE = {
     *("anyio", "msgspec", "pydantic", "structlog"),
-    *(
-        "annotated_types",
-        "idna",
-        "pydantic_core",
-        "sniffio",
-        "typing_extensions",
-        "typing_inspection",
-    ),  # their dependencies
+    # their dependencies:
+    *("annotated_types", "idna", "pydantic_core", "sniffio", "typing_extensions", "typing_inspection"),
 }
 """Packages that `import streamtools` may load. The HTTP clients are dependencies, and load when they are used."""
 
@@ -361,12 +355,7 @@ def test_imports_have_no_cycle() -> None:
     order = list(graphlib.TopologicalSorter(graph).static_order())
 
     stages = (
-        "errors",
-        "events",
-        "parsing",
-        "machine.state_machine",
-        "stream.tool_stream",
-        "serving.event_response",
+        *("errors", "events", "parsing", "machine.state_machine", "stream.tool_stream", "serving.event_response"),
         "apps.cli",
     )
     assert [*stages] == sorted(stages, key=order.index)

@@ -281,15 +281,7 @@ async def test_awaited_expressions_say_what_to_write() -> None:
 
 
 MODULES = (
-    "conversation",
-    "gateway",
-    "history",
-    "outputs.asgi",
-    "recording",
-    "rules",
-    "runs",
-    "sources",
-    "testing",
+    *("conversation", "gateway", "history", "outputs.asgi", "recording", "rules", "runs", "sources", "testing"),
     "tools",
 )
 

@@ -49,30 +49,11 @@ def make() -> Target:
     bodies = [answer for answer, _ in READ.values()] + [each for each in UNREADABLE.values() if len(each) < 1000]
     bodies += ["[" * 200, '{"a":' * 100, "```a\n" * 50, "{} " * 100]
     words = [
-        '{"tools":[',
-        '{"tool":"a"}',
-        '"arguments":',
-        '{"name":"a","input":{}}',
-        '"function":{',
-        "JSON_BEGIN",
+        *('{"tools":[', '{"tool":"a"}', '"arguments":', '{"name":"a","input":{}}', '"function":{', "JSON_BEGIN"),
         "JSON_END",
     ]
     words += [
-        "<think>",
-        "</think>",
-        "```",
-        "~~~",
-        "\n",
-        "null",
-        "]}",
-        "{",
-        "[",
-        '"',
-        "\\",
-        ",",
-        ":",
-        "NaN",
-        "1e999",
+        *("<think>", "</think>", "```", "~~~", "\n", "null", "]}", "{", "[", '"', "\\", ",", ":", "NaN", "1e999"),
         "true",
     ]
     return Target("decisions", check, lambda: list(seeds(bodies, {}, laws=1)), [encode(word) for word in words])

@@ -98,11 +98,7 @@ def _make_history() -> Target:
         *(messages for _, messages in EXACT.values()),
     ]
     words = [
-        '"role":"user"',
-        '"role":"assistant"',
-        '"role":"tool"',
-        '"tool_calls":[',
-        '"content":',
+        *('"role":"user"', '"role":"assistant"', '"role":"tool"', '"tool_calls":[', '"content":'),
         '"tool_call_id":"w"',
     ]
     words += [json.dumps(each) for each in (call, block, image, turn)] + ['"type":"text"', '"thinking":', '"refusal":']
@@ -131,11 +127,7 @@ def _make_finished() -> Target:
     shapes = [each for each in SHAPES.values() if _is_json(each)]
     words = ['"tool_calls":[', '"function":{"name":"f","arguments":"{}"}', '"choices":[', '"message":{', '"content":[']
     words += [
-        '"output":[',
-        '"candidates":[',
-        '"type":"tool_use"',
-        '"finish_reason":',
-        '"functionCall":{',
+        *('"output":[', '"candidates":[', '"type":"tool_use"', '"finish_reason":', '"functionCall":{'),
         '"arguments":',
     ]
     return _make("finished", _check_finished, [*bodies, *shapes], words)
@@ -170,13 +162,8 @@ def _make_client() -> Target:
         *({"call_id": "c", "decision": "approve", "digest": "d"}, {"cancel": 1, "resume": -1}, {"conversation": "c"}),
     ]
     words = [
-        '"cancel":true',
-        '"resume":',
-        '"decision":"answer"',
-        '"decision":"deny"',
-        '"call_id":"c"',
-        '"decision":"approve"',
-        '"error":',
+        *('"cancel":true', '"resume":', '"decision":"answer"', '"decision":"deny"', '"call_id":"c"'),
+        *('"decision":"approve"', '"error":'),
     ]
     return _make("client", _check_client, frames, words)
 

@@ -118,12 +118,7 @@ def _broken() -> list[bytes]:
 
 
 _WORDS = [
-    b"tool_calls",
-    b"tool_choice",
-    b"allowed_tools",
-    b"function_call_output",
-    b"tool_result",
-    b"input_schema",
+    *(b"tool_calls", b"tool_choice", b"allowed_tools", b"function_call_output", b"tool_result", b"input_schema"),
     b"[DONE]",
 ]
 MAKE = {

@@ -166,13 +166,7 @@ def make() -> Target:
     """Return the target."""
     words = [_RECORD + letter for letter in _READERS] + [_FIELD, _RECORD, "\x1e{"]
     words += [
-        '###:{"name":"f"}',
-        "~~~tool_call\n",
-        '{"name":"g"}',
-        "\n~~~",
-        "###:{",
-        '"name":"f"',
-        "<think>",
+        *('###:{"name":"f"}', "~~~tool_call\n", '{"name":"g"}', "\n~~~", "###:{", '"name":"f"', "<think>"),
         "</think>",
     ]
     words += [f"\x1ee{reason}" for reason in _REASONS] + ["n0\x1ff\x1f{}", '={"a":1}', "s0\x1fx\x1ff", "d0\x1f{"]

@@ -53,21 +53,11 @@ def _make_files() -> Target:
         for count in (1, 2)
     ]
     words = [
-        '{"streamtools":"recording","version":1}\n',
-        '{"at":0,"data":"x"}\n',
-        '"base64":"AA=="',
-        '"end":"eof"',
+        *('{"streamtools":"recording","version":1}\n', '{"at":0,"data":"x"}\n', '"base64":"AA=="', '"end":"eof"'),
         '"at":-1',
     ]
     words += [
-        '"size":1',
-        '"version":2',
-        '{"end":',
-        "\n",
-        "data: {}\n\n",
-        "\r\n",
-        '"digest":"',
-        '"before":"ff"',
+        *('"size":1', '"version":2', '{"end":', "\n", "data: {}\n\n", "\r\n", '"digest":"', '"before":"ff"'),
         "\ufeff",
     ]
     return Target("recordings", _check_files, lambda: list(seeds(bodies, {})), [encode(word) for word in words])

@@ -127,17 +127,7 @@ def _words(provider: Provider) -> list[bytes]:
     """Return the names and values of the format."""
     found = {part for frame in provider.frames for part in frame.replace(b":", b",").split(b",") if 2 < len(part) < 40}
     common = [
-        b"data: ",
-        b"event: ",
-        b"\n\n",
-        b"null",
-        b"{}",
-        b"[]",
-        b'""',
-        b"-1",
-        b"1e999",
-        b"true",
-        b'"\\ud83d"',
+        *(b"data: ", b"event: ", b"\n\n", b"null", b"{}", b"[]", b'""', b"-1", b"1e999", b"true", b'"\\ud83d"'),
         b'"a"',
     ]
     return [*common, b"data: [DONE]\n\n", b'"error":', b'"error":{"message":"no"}', *sorted(found)]
