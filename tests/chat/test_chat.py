@@ -92,14 +92,8 @@ async def test_results_lead_to_the_answer() -> None:
         "step 1",
         "text 'Let me see.'",
         *("thinking n0", "n0 is weather", "call n0", "not thinking n0"),
-        "executing n0",
-        "executed n0: {'celsius': 21}",
-        "step 1 ends: tool_calls",
-        "follow-up of 2",
-        "step 2",
-        f"text {ANSWER!r}",
-        "step 2 ends: stop",
-        "done finished: stop (None)",
+        *("executing n0", "executed n0: {'celsius': 21}", "step 1 ends: tool_calls", "follow-up of 2"),
+        *("step 2", f"text {ANSWER!r}", "step 2 ends: stop", "done finished: stop (None)"),
     ] == story(told)
     called = [CALLED[0] | {"content": "Let me see."}, CALLED[1]]
     assert [called] == [event.messages for event in told if isinstance(event, kinds.FollowUp)]

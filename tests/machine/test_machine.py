@@ -106,20 +106,9 @@ def test_the_order_of_all_events_of_a_turn() -> None:
     driver.take(driver.machine.close())
 
     assert [
-        "start",
-        "step 1",
-        "reasoning 'Hm.'",
-        "text 'Let me '",
-        "text 'add.\\n'",
-        "thinking c1",
-        "c1 is add",
+        *("start", "step 1", "reasoning 'Hm.'", "text 'Let me '", "text 'add.\\n'", "thinking c1", "c1 is add"),
         *("c1 has " + character for character in '{"a":1}'),
-        "call c1",
-        "not thinking c1",
-        "text '\\nSo.'",
-        "usage 3",
-        "run c1",
-        "step 1 ends: stop",
+        *("call c1", "not thinking c1", "text '\\nSo.'", "usage 3", "run c1", "step 1 ends: stop"),
         "done finished: stop (end_turn)",
     ] == driver.story
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))

@@ -117,10 +117,7 @@ def test_the_first_call_of_an_array_names_a_declared_tool(text: str, expected: l
 def test_the_five_forms_of_xlam() -> None:
     """Bare, in a fence, after reasoning, after the token of Mistral, and in the tag of Hermes."""
     for text in [
-        f"[{F}]",
-        f"```json\n[{F}]\n```",
-        f"<think>t</think>\n[{F}]",
-        f"[TOOL_CALLS][{F}]",
+        *(f"[{F}]", f"```json\n[{F}]\n```", f"<think>t</think>\n[{F}]", f"[TOOL_CALLS][{F}]"),
         f"<tool_call>[{F}]</tool_call>",
     ]:
         assert [f] == [each for each in read("xlam_json", text) if each != thought("t")]

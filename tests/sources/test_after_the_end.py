@@ -53,10 +53,7 @@ def _until_the_end() -> Iterator[tuple[str, list[bytes]]]:
 ENDED = dict(_until_the_end())
 
 _SSE_TAILS = [
-    b"<html>Bad gateway</html>\n\n",
-    b"oops",
-    b"\xff\x00\r\r\n\n",
-    b": keep-alive\n\n",
+    *(b"<html>Bad gateway</html>\n\n", b"oops", b"\xff\x00\r\r\n\n", b": keep-alive\n\n"),
     b'data: {"type": "text-delta", "delta": "x", "textDel',
     b"data: [DONE]\n\n",
     b'event: error\ndata: {"type": "error", "error": {"message": "late"}, "errorText": "late"}\n\n',

@@ -94,25 +94,11 @@ async def test_calls_run_at_the_end_of_their_turn() -> None:
     events = await collect(source, tools=[add, wait])
 
     assert story(events) == [
-        "start",
-        "step 1",
-        "text 'So: '",
-        "thinking c1",
-        "c1 is add",
-        "call c1",
-        "not thinking c1",
-        "thinking c2",
-        "c2 is wait",
-        "call c2",
-        "not thinking c2",
-        "text '.'",
+        *("start", "step 1", "text 'So: '", "thinking c1", "c1 is add", "call c1", "not thinking c1"),
+        *("thinking c2", "c2 is wait", "call c2", "not thinking c2", "text '.'"),
         *sorted(line for line in story(events) if line.startswith("executing")),
         *[line for line in story(events) if line.startswith("executed")],
-        "step 1 ends: tool_calls",
-        "step 2",
-        "text '3.'",
-        "step 2 ends: stop",
-        "done finished: stop (stop)",
+        *("step 1 ends: tool_calls", "step 2", "text '3.'", "step 2 ends: stop", "done finished: stop (stop)"),
     ]
     assert {"executed c1: 3.0", "executed c2: waited"} < set(story(events))
     assert read == [3]
@@ -403,10 +389,8 @@ async def test_an_exception_of_the_source_cancels_eager_tools() -> None:
     with pytest.raises(Broken):
         await collect(source, taken, tools=[wait], execute="eager", native_tool_calls=False)
     assert story(taken)[-4:] == [
-        "error stream_interrupted",
-        "error c1 tool_cancelled",
-        "step 1 ends: None",
-        "done failed: None (None)",
+        *("error stream_interrupted", "error c1 tool_cancelled"),
+        *("step 1 ends: None", "done failed: None (None)"),
     ]
     assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
 
