@@ -174,9 +174,7 @@ _GATEWAY = ("gateway", "--upstream", "http://127.0.0.1:9/v1", "--port", "0")
 def test_an_output_that_cannot_be_written(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A broken pipe ends the command quietly, because a reader such as `head` needs no more output. Other faults are
-    reported.
-    """
+    """A broken pipe ends the command quietly, because a reader such as `head` may stop. Other faults are reported."""
     with broken_pipe() as output:
         monkeypatch.setattr(sys, "stdout", output)
         assert 1 == main(arguments)

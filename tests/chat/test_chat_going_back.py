@@ -1,6 +1,4 @@
-"""Chats with simulated providers that refuse the same requests as the real ones, such as missing parts of an earlier
-answer.
-"""
+"""Chats with simulated providers that refuse the requests that real ones refuse, such as incomplete earlier answers."""
 
 from __future__ import annotations
 

@@ -196,10 +196,7 @@ async def test_under_an_sdk() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_in_front_of_clients() -> None:
-    """In each client's format, with a break during the answer.
-
-    A key that the second upstream repeats is overwritten.
-    """
+    """In each client's format, after a break in mid-answer. A key that the second upstream repeats is overwritten."""
     answers = [Loopback([cut(TEXT[:30])], drop=True)] * len(CLIENTS)
     rests = [Loopback([stream([f"{TEXT[30:]} {KEY}"])])] * (len(CLIENTS) + 1)
     async with Provider(*answers) as first, Provider(*rests) as second:

@@ -1,7 +1,4 @@
-"""A recording of 100 MB is replayed in constant memory.
-
-The chunks have 64 KiB, so that the test takes about two seconds.
-"""
+"""A recording of 100 MB is replayed in constant memory. Its chunks have 64 KiB, so this takes about two seconds."""
 
 from __future__ import annotations
 

@@ -61,10 +61,7 @@ async def test_a_recording_through_the_client_of_openai(library: str, name: str)
 
 @libraries
 async def test_faults_are_those_of_the_library(library: str) -> None:
-    """A reset is the library's ReadError, a silence its ReadTimeout.
-
-    The SDK, which knows these, makes errors of its own of them.
-    """
+    """A reset is the library's ReadError, a silence its ReadTimeout. The SDK converts both into its own errors."""
     import openai
 
     http: Any = import_module(library)

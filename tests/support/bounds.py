@@ -1,6 +1,4 @@
-"""Measures the memory and the work of a stream by counting characters, so that the result does not depend on the
-machine.
-"""
+"""Measures the memory and the work of a stream by counting characters, so that machines do not change the result."""
 
 from __future__ import annotations
 
@@ -90,10 +88,7 @@ def _profile(count: Callable[[FrameType, str, object], object], work: Callable[[
 
 
 def assert_within_limits(events: Iterable[UIEvent], limits: Limits) -> None:
-    """Check that no call exceeds the size limit, and that no turn has too many calls.
-
-    The events are those of a parser. Malformed calls are errors.
-    """
+    """Check the size limit of calls and the number of calls in a turn. Malformed calls are errors in `events`."""
     calls = 0
     for each in events:
         if isinstance(each, Error):

@@ -75,9 +75,7 @@ def brief(events: Iterable[UIEvent]) -> list[Brief]:
 
 
 def read(text: str, **options: Any) -> list[Brief]:
-    """Return the events of `text` in the form of a table, after the laws were checked for all cuts in two and for
-    characters.
-    """
+    """Return the events of `text` as a table, after the laws were checked for all cuts in two and for characters."""
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_prompt(text, **options)
     validate(events, run=False)

@@ -252,10 +252,7 @@ class Document:
 
 @cache
 def documents(ids: tuple[str, ...]) -> st.SearchStrategy[Document]:
-    """Prose without code or quotes, with valid calls on separate lines.
-
-    If calls count only at the start, only white space precedes them.
-    """
+    """Prose without code or quotes, with valid calls on separate lines, or after white space if they must be first."""
     at_start = any(marker.where == "start" for each in ids for marker in MARKERS[each])
     before = _prose(("\n", " ", "\t") if at_start else random_texts._HARMLESS)
     call = st.one_of([calls(each, ids) for each in ids])

@@ -1,7 +1,4 @@
-"""The project in the code blocks of `docs/testing.md`.
-
-`<!-- file: NAME -->` above a block is the name of its file. Blocks with one name are joined.
-"""
+"""The project in `docs/testing.md`. `<!-- file: NAME -->` above code blocks names their file, which joins them."""
 
 from __future__ import annotations
 

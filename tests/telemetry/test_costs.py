@@ -1,6 +1,4 @@
-"""What it costs to be watched, counted in calls: nothing where nobody watches, and nothing more for each delta where
-somebody does.
-"""
+"""The cost of telemetry, in calls: none if it is off, and no additional one for each delta if it is on."""
 
 from __future__ import annotations
 

@@ -13,10 +13,7 @@ from tests.torture.rack import Rack
 
 
 class Wire:
-    """A response with these chunks.
-
-    With `generator`, the bytes come from nested asynchronous generators, as in HTTP clients.
-    """
+    """A response with these chunks. With `generator`, nested asynchronous generators yield them, as in HTTP clients."""
 
     status_code = 200
 
