@@ -81,7 +81,7 @@ class Code(StrEnum):
     TOOL_CANCELLED = "tool_cancelled"
     """The run was cancelled while the tool was running, or the process of the run ended before the tool started."""
     TOOL_OUTPUT = "tool_output"
-    """The result of the tool cannot be serialized as JSON."""
+    """The result of the tool has the wrong type, or cannot be serialized as JSON."""
 
     # Codes of the whole stream.
     UPSTREAM_ERROR = "upstream_error"
@@ -585,6 +585,6 @@ class ToolTimeout(ToolCallFailed, TimeoutError):
 
 
 class ToolOutputError(ToolCallFailed):
-    """The result of the tool cannot be serialized as JSON."""
+    """The result of the tool has the wrong type, or cannot be serialized as JSON."""
 
     code = Code.TOOL_OUTPUT

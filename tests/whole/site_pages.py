@@ -26,7 +26,8 @@ WITH_MEMBERS = ("Question", "RecordingFixture", "Run", "Runs", "Suspension", "To
 EXPLAINED = {
     **dict.fromkeys(("streamtools", "streamtools.conversation", "streamtools.outputs.asgi"), "reference"),
     **dict.fromkeys(("streamtools.sources", "streamtools.outputs"), "wire-formats"),
-    **{f"streamtools.{page}": page for page in ("gateway", "rules", "testing")},
+    **{f"streamtools.{page}": page for page in ("gateway", "rules", "testing", "tools")},
+    "streamtools.history": "histories",
 }
 """The page that explains many names of a module. The API page only names them."""
 CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
