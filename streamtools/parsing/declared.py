@@ -174,7 +174,7 @@ def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _misuse(value: object) -> TypeError:
-    return TypeError(f"{value!r} declares no tool; declare a function by `tool(function)`")
+    return TypeError(f"{value!r} declares no tool; for a function, write `@tool` above it, or pass `tool(function)`")
 
 
 def _alternatives(

@@ -69,7 +69,7 @@ def test_a_tool_without_a_name_is_ignored(tools: Any) -> None:
 )
 def test_a_value_that_declares_no_tool_is_refused(tools: Any) -> None:
     """It is a mistake of the caller, and calls would become text."""
-    with pytest.raises(TypeError, match=r"declares no tool; declare a function by `tool\(function\)`") as raised:
+    with pytest.raises(TypeError, match=r"declares no tool; for a function, write `@tool` above") as raised:
         Declared(tools)
     assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
 
