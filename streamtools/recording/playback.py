@@ -52,6 +52,8 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
         case int():  # log-uniform sizes: small chunks find more faults, large chunks save time
             generator = random.Random(cut)  # noqa: S311 - not for security
             return _by_size(chunks, (int(4096 ** generator.random()) for _ in itertools.count()))
+    if not all(isinstance(offset, int) and offset >= 0 for offset in cut):
+        raise ValueError(f"the offsets in cut must be integers of at least 0, got {cut!r}")
     offsets = [0, *sorted({offset for offset in cut if offset > 0})]
     sizes = (stop - start for start, stop in itertools.pairwise(offsets))
     return _by_size(chunks, itertools.chain(sizes, itertools.repeat(math.inf)))
@@ -104,7 +106,7 @@ class Playback(Checked):
     Raises ValueError for an invalid value, and for more than one of `cut_after`, `reset_after` and `stall_after`.
 
     If the body is shorter than the offset of the fault, reading its end raises RecordingError. Without this error, a
-    test could pass although its fault was never injected.
+    test could pass although its fault was never injected. Without a fault, the same applies to the offsets in `cut`.
     """
 
     speed: float = 0
@@ -145,21 +147,19 @@ PLAYBACK_OPTIONS = frozenset(field.name for field in fields(Playback))
 def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Chunk]:
     """Yield the chunks up to the injected fault of `playback`. Later chunks are not read.
 
-    Raises RecordingError if the chunks are shorter than the offset of the fault. `name` is the name of the recording
-    for the message.
+    Raises RecordingError if the chunks are shorter than the offset of the fault, or without a fault, than an offset in
+    `cut`. `name` is the name of the recording for the message.
     """
-    if playback.fault is None:
-        yield from chunks
-        return
-    fault, offset = playback.fault
+    last_cut = 0 if isinstance(playback.cut, str | int) else max(playback.cut, default=0)
+    fault, offset = playback.fault or ("cut", last_cut)
     count = 0
-    for at, data in chunks if offset else ():
-        if count + len(data) >= offset:
+    for at, data in chunks if offset or not playback.fault else ():
+        if playback.fault and count + len(data) >= offset:
             yield Chunk(at, data[: offset - count])
             return
         count += len(data)
         yield Chunk(at, data)
-    if offset:
+    if count < offset:
         raise RecordingError(unreached_fault(name, fault, offset, count))
 
 

@@ -483,7 +483,7 @@ class ReplayTransport(ClientTransport):
 
     `options` are the options of `Playback`, and apply to every exchange that has a response. To an exchange without a
     response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request. With
-    `exchange`, the number of an exchange, no other exchange has a fault.
+    `exchange`, the number of an exchange, no other exchange has a fault, or is cut at offsets.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises the
     first of these errors again. The constructor raises RecordingError for recordings that cannot be read, and
@@ -574,7 +574,9 @@ class ReplayTransport(ClientTransport):
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options}
         if self._exchange not in (None, exchange.number):
-            options |= {"cut_after": None, "reset_after": None, "stall_after": None}
+            cut = options.get("cut", "recorded")
+            cut = cut if isinstance(cut, str | int) else "recorded"  # this response may be shorter than the offsets
+            options |= {"cut": cut, "cut_after": None, "reset_after": None, "stall_after": None}
         if exchange.unanswered:  # options that change the bytes of a response do not apply
             timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
             options = {"speed": options.get("speed", 0), "read_timeout": timeout}

@@ -50,6 +50,9 @@ def test_a_fault_that_is_not_reached_raises(fault: str) -> None:
     message = f"^it: {fault}={size + 1} was not reached: the response has {size} bytes$"
     with pytest.raises(RecordingError, match=message):
         spoiled(**{fault: size + 1})
+    assert STREAM == b"".join(ReplayBytes(recording(*FRAMES), cut=[0, 3, size]))
+    with pytest.raises(RecordingError, match=rf": cut={size + 1} was not reached: the response has {size} bytes$"):
+        list(ReplayBytes(recording(*FRAMES), cut=[size + 1, 3]))
 
 
 WRONG: dict[str, tuple[PlaybackOptions, str]] = {
@@ -57,6 +60,7 @@ WRONG: dict[str, tuple[PlaybackOptions, str]] = {
     "no time": ({"read_timeout": -1}, "read_timeout must be a positive number or None, got -1"),
     "before the beginning": ({"cut_after": -1}, "cut_after must be an integer of at least 0 or None, got -1"),
     "no place": ({"stall_after": True}, "stall_after must be an integer of at least 0 or None, got True"),
+    "a negative cut": ({"cut": [3, -1]}, "the offsets in cut must be integers of at least 0, got [3, -1]"),
     "two ends": (
         {"cut_after": 1, "stall_after": 1},
         "use only one of cut_after and stall_after: a response can have only one fault",

@@ -160,6 +160,10 @@ async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
         assert ("failed", executed) == (done.reason, sum(isinstance(event, Executed) for event in broken))
     with pytest.raises(ValueError, match="exchange must be one of None, 1, 2, 3, got 4"):
         ReplayTransport(path, exchange=4)
+    size = sum(len(data) for _, data in open_exchange(path, 1))
+    cut = ReplayTransport(path, cut=[size], exchange=1)
+    assert coalesce(recorded) == coalesce(await talk(cut, server.url))
+    cut.check()
     breaking = ReplayTransport(path, reset_after=50)
     await talk(breaking, server.url)
     with pytest.raises(RecordingError, match=f"{path}, exchange 2, POST {server.url}"):
