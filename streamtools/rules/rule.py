@@ -76,6 +76,7 @@ _CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)  # [a-z], 
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dDwWsStrnfva]|[^A-Za-z0-9])", re.DOTALL)
 _LOOK = re.compile(r"\(\?(<?)([=!])")  # (?=, (?!, (?<= or (?<!
 _GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")  # (, (?: or (?P<name>
+_REFERENCE = re.compile(r"\\[1-9][0-9]?|\(\?P=\w{1,64}\)")  # \1 or (?P=name)
 _FLAGS = re.IGNORECASE | re.UNICODE
 _LOOKS_LIKE_PATTERN = re.compile(r"\\[dswDSW][+*{]|\[(?:0-9|[aA]-[zZ])[^\]]{0,20}\][+*{]")  # \d{6} or [a-z]+
 
@@ -183,7 +184,11 @@ class _Reader:
                 self.refuse("unbalanced `(`")
             self.at += 1
             return tree
-        if text[at] in "(*+?^$":
+        if reference := _REFERENCE.match(text, at):
+            self.refuse(f"the backreference `{reference[0]}` is not supported")
+        if text.startswith("(?", at):
+            self.refuse(f"the group `{text[at : at + 3]}` is not supported")
+        if text[at] in "*+?^$":
             self.refuse(f"`{text[at]}` is not supported here; write a literal one as `\\{text[at]}`")
         if text.startswith(("\\b", "\\B"), at):
             self.at += 2
@@ -194,7 +199,7 @@ class _Reader:
             return Character(".", 0) if text[at] == "." else _one(text[at], self._flags)
         whole = found.match(text, at)
         if whole is None:
-            self.refuse("this escape or class is not supported")
+            self.refuse(f"the escape or class `{text[at : at + 2]}` is not supported")
         self.at = whole.end()
         return Character(whole[0], self._flags)
 

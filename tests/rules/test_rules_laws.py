@@ -192,13 +192,15 @@ def test_a_planted_fault_is_caught(
         ("a*", "upper bound"),
         ("a{2,}", "upper bound"),
         ("a??", "cannot be lazy"),
-        (r"(a)\1", "not supported"),
+        (r"(a)\1", r"at character 3: the backreference `\\1` is not supported"),
+        ("(?P<a>b)(?P=a)", r"the backreference `\(\?P=a\)` is not supported"),
+        (r"\Aa", r"the escape or class `\\A` is not supported"),
         ("(?<=ab)c", "one character"),
         ("(?=a{2})b", "one character"),
         ("^a", "not supported"),
         ("a?", "empty"),
         ("(?:ab){1,9999}", "lower the bounds"),
-        ("(?i:a)", "not supported"),
+        ("(?i:a)", r"the group `\(\?i` is not supported"),
     ],
 )
 def test_an_unsupported_pattern_is_refused(pattern: str, why: str) -> None:
