@@ -23,6 +23,13 @@ Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
 None means `"auto"`, until the model makes a native call. `()` enables no dialect.
 """
 
+# The names of parsers in vLLM and SGLang that do not resemble the ids of their dialects, without `-` and `_`.
+_PARSERS = {
+    "cohere_action_json": "coherecommand3 coherecommand4", "deepseek_dsml": "deepseekv32 deepseekv4 deepseekv41",
+    "glm_xml": "glm glm45 glm47", "harmony": "openai", "hermes_json": "qwen qwen25 trinity", "llama3_json": "llama3",
+    "poolside_xml": "poolsidev1", "qwen3_coder_xml": "qwen3xml qwenxml mimo iquestcoder", "tool_calls_list": "minimax",
+}  # fmt: skip
+
 _NATIVE = "no dialect is enabled for a model with native calls"
 _NOT_ENABLED = "the dialect is not enabled"
 
@@ -52,6 +59,9 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
 def _suggestion(choice: object) -> str:
     if not isinstance(choice, str):
         return "; dialects are ids and `Dialect` objects"
+    parser = choice.lower().replace("-", "").replace("_", "")
+    if read := next((id for id, names in _PARSERS.items() if parser in names.split()), None):
+        return f"; did you mean {read!r}?"
     similar = [f"'{id}'" for id in DIALECTS if choice and choice.lower() in id]
     suggestion = f"; did you mean {' or '.join(similar[:3])}?" if similar else did_you_mean(choice, DIALECTS)
     if dialects_for(choice):
