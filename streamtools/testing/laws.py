@@ -268,6 +268,8 @@ def assert_laws(dialect: Dialect | str, *, examples: int = 100) -> None:
     (dialect,) = choose_dialects([dialect])
     signatures = Declared(random_texts.TOOLS).signatures(parameters=True)
     inputs = random_texts.Material(dialect, signatures)
+    if not inputs.openers:
+        raise ValueError(f"dialect {dialect.id!r} has no openers for the tools {', '.join(random_texts.NAMES)}")
     silent = [each.marker.search_pattern() for each in inputs.openers if each.kind == "result" or not each.announces]
     check = _Laws(dialect, random_texts.TOOLS, random_texts.markers(dialect, signatures), silent)
     settings = hypothesis.settings(

@@ -123,6 +123,13 @@ def test_tokens_of_a_template_cannot_be_taught() -> None:
     )
 
 
+PARSERS = {
+    "deepseek_dsml": "deepseek_v32 deepseekv32 deepseekv4 deepseek_v41", "glm_xml": "glm45 GLM47", "harmony": "openai",
+    "hermes_json": "qwen qwen25", "llama3_json": "llama3", "qwen3_coder_xml": "qwen3_xml mimo iquest_coder",
+}  # fmt: skip
+"""Names of parsers in vLLM and SGLang, by the ids of the dialects that they read."""
+
+
 @pytest.mark.parametrize(
     ("dialects", "message"),
     [
@@ -131,6 +138,7 @@ def test_tokens_of_a_template_cannot_be_taught() -> None:
         (["hermes_json", "hash_marker", "hermes_json"], "two dialects have the id 'hermes_json'"),
         ([house(), house()], "two dialects have the id 'house'"),
         ([3], "no dialect 3"),
+        *((name, rf"did you mean '{id}'\?$") for id, names in PARSERS.items() for name in names.split()),
     ],
 )
 def test_unknown_and_repeated_ids_are_refused(dialects: Any, message: str) -> None:
@@ -147,6 +155,7 @@ def test_unknown_and_repeated_ids_are_refused(dialects: Any, message: str) -> No
         (lambda: house(tags=(Tag(("",)),)), "must begin with a literal"),
         (lambda: house(near=(NearMiss(("",), "it is empty"),)), "must begin with a literal"),
         (lambda: house(id=""), "is empty"),
+        (lambda: Dialect("house", (), lambda name, arguments: name), "dialect 'house' can read no call"),
         (
             lambda: house(Opener(("@call",), json_calls()), Opener(("@calls",), json_calls())),
             "in dialect 'house' the marker '@calls' begins with '@call'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -54,6 +55,8 @@ def test_a_dialect_can_be_chosen_by_its_id() -> None:
     assert_laws("hash_marker", examples=2)
     with pytest.raises(ValueError, match=r"^no dialect 'at_call'; there are "):
         assert_laws("at_call")
+    with pytest.raises(ValueError, match="dialect 'at_call' has no openers for the tools f, get_weather"):
+        assert_laws(replace(dialect(), openers=(), openers_for=lambda names: ()))
 
 
 def test_a_body_that_is_not_a_generator_is_reported() -> None:

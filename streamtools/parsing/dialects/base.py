@@ -129,8 +129,8 @@ class Dialect:
     """One way in which models write calls into their text.
 
     `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Each
-    returns the text of the call or the result for the message history. Raises ValueError if the id is empty, or if one
-    marker begins with another marker.
+    returns the text of the call or the result for the message history. Raises ValueError if the id is empty, if there
+    are no openers, or if one marker begins with another marker.
 
     If a value contains all closing tags of its call, the call ends too early. The real closing tags then make it an
     error. In these cases it runs with a shortened value:
@@ -192,6 +192,8 @@ class Dialect:
         if not callable(self.write_call) or not callable(self.write_result):
             raise TypeError("`write_call` and `write_result` of a dialect must be functions that return a text")
         check_tuple("`openers` of a dialect", self.openers, Opener)
+        if not any((self.openers, self.openers_for, self.openers_of, self.tags, self.near, self.reserved_patterns)):
+            raise ValueError(f"dialect {self.id!r} can read no call: it needs `openers`, `openers_for` or `openers_of`")
         strays = [*self.strays, *(stray for each in self.openers for stray in getattr(each.body, "strays", ()))]
         object.__setattr__(self, "strays", tuple(dict.fromkeys(strays)))
         if self.reserved is None:
