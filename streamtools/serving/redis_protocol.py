@@ -174,6 +174,7 @@ redis.call('HSET', meta, 'token', token, 'claim_seq', 0, 'conversation', convers
 redis.call('ZADD', running, now + lease, key)
 redis.call('ZADD', runs, now, id)
 redis.call('SADD', of_owner, id)
+redis.call('HSET', meta, 'previous', redis.call('HGET', conversations, conversation) or '')
 if conversation ~= '' then redis.call('HSET', conversations, conversation, id) end
 for i = 3, #KEYS do redis.call('PERSIST', KEYS[i]) end
 return 'started'

@@ -39,11 +39,12 @@ from streamtools.serving.run import NEXT, NO_CALL, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable, awaited, check_startable, close
-from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, not_waiting, read_decision
+from streamtools.tools.approvals import EXPIRED, Answer, Decision, Deny, check_same, not_waiting, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
     from streamtools.serving.waiting_runs import WaitingRuns
+    from streamtools.tools.approvals import Suspension
     from streamtools.tools.ledger import CallLedger
 
 log = Logger(__name__)
@@ -380,7 +381,7 @@ class Runs(Checked, AsyncOnly):
         While other calls are undecided, the waiting run is returned. Its `decisions` holds the decisions that have
         arrived. The decision about the last call starts a new run, the continuation, with the chat that `resume`
         returns. The log of the continuation begins with the events of the waiting run. If the same decision is made
-        again, the same run is returned.
+        again, the same run is returned. If the call is one of a continuation, the continuation gets the decision.
 
         Another process may drive the continuation. With a `RedisStore`, the readers of the returned run get each event
         immediately. Without a `RedisStore`, they get the new events after the continuation has ended. If the driving
@@ -411,6 +412,9 @@ class Runs(Checked, AsyncOnly):
             hint = 'Runs(resume=…, ledger=…), or approvals=ApprovalOptions(ask="now") in the chat'
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
+        if question is None or question.approval == isinstance(given, Answer):  # the next run may have this question
+            with suppress(RunNotFound):
+                return await self.decide((await self._lookup(run.next_id, owner)).id, call_id, given, owner=owner)
         if question is None:
             raise not_waiting(call_id, await run.questions())
         question.check(given)
@@ -439,6 +443,7 @@ class Runs(Checked, AsyncOnly):
                 if question.call.id not in run.decisions:
                     await run._sync_decisions(question.call.id, Deny(EXPIRED))
             if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
+                followed._lost = await run._log_for_next()
                 return followed
             log = await run._log_for_next()
             stream = await self._resumed(run, log)

@@ -52,7 +52,7 @@ from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS, is_fault_of_client
 from streamtools.serving.response_writer import ResponseWriter
-from streamtools.serving.run import NEXT, Run
+from streamtools.serving.run import NEXT, Run, chain_of
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.tools.approvals import Decision, parse_decision
@@ -245,7 +245,7 @@ _MAX_INVALID_FRAMES = 32
 _MAX_VALUES = 10_000
 """The maximum number of JSON values in a frame."""
 _MAX_WAITING = 8
-"""The maximum number of messages and `resume` frames of a conversation that wait."""
+"""The maximum number of messages and `resume` frames of a conversation that wait, and of runs that are stopped."""
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 """An id of a run, a call or a conversation.
@@ -272,9 +272,10 @@ class FrameError(Exception):
     arrived too late, so it is not counted as invalid.
     """
 
-    def __init__(self, code: str, message: str, **fields: Any) -> None:
+    def __init__(self, code: str, message: str, frame: object = None, **fields: Any) -> None:
         super().__init__(message)
-        self.answer = {"code": code, "message": message, **fields}
+        call = {"call_id": frame.call_id} if isinstance(frame, DecisionFrame) else {}
+        self.answer = {"code": code, "message": message, **fields, **call}
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
@@ -421,7 +422,7 @@ async def serve_websocket(
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most 8 messages and `resume`
     frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`. It counts
-    as an invalid frame.
+    as an invalid frame. For decisions, the limit is 32, and the error has the `call_id`.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
     one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
@@ -466,7 +467,7 @@ async def serve_websocket(
     _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
     excluded = read_exclude(exclude)
-    connection = _Connection(
+    await _Connection(
         socket=socket,
         handler=wraps(handler)(
             lambda message, conversation: handler(message, Session(websocket, socket, conversation))
@@ -479,8 +480,7 @@ async def serve_websocket(
         owner=owner or "",
         on_disconnect=on_disconnect,
         max_conversations=max_conversations or math.inf,
-    )
-    await connection.serve()
+    ).serve()
 
 
 @dataclass(eq=False)
@@ -510,7 +510,8 @@ class _Connection:
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     continued: set[str] = field(default_factory=set)
-    """The ids of the continuations that decisions on this connection have started, or found."""
+    """The ids of the continuations that this connection has sent, or sends."""
+    stopping: set[str] = field(default_factory=set)  # the ids in frames that stop a run which is not being sent
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
 
@@ -553,7 +554,10 @@ class _Connection:
                 frame, conversation = self.read_frame(received[0])
                 match frame:
                     case CancelFrame(run_id=run_id):
-                        if not self._cancel(run_id, conversation) and run_id is not None:
+                        if not (self._cancel(run_id, conversation) or run_id is None or run_id in self.stopping):
+                            if len(self.stopping) >= _MAX_WAITING:
+                                raise FrameError("too_many_messages", "Too many runs are being stopped.")
+                            self.stopping.add(run_id)
                             self.group.start_soon(self._stop, run_id, conversation)
                     case DecisionFrame(run_id=run_id) if run_id is None or self._is_sending(run_id, conversation):
                         await self._decide(frame, conversation)
@@ -592,47 +596,48 @@ class _Connection:
 
     def _add(self, frame: MessageFrame | ResumeFrame | DecisionFrame, conversation: str | None) -> None:
         if self.socket.shutdown.begun:
-            raise _shutdown_error()
+            raise _shutdown_error(frame)
         if conversation not in self.answers:
             if len(self.answers) >= self.max_conversations:
-                raise FrameError("too_many_conversations", "Too many are active; this message is dropped.")
+                raise FrameError("too_many_conversations", "Too many are active; this message is dropped.", frame)
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
-        if len(answers) > _MAX_WAITING:
-            raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.")
+        if len(answers) > _MAX_WAITING * (4 if isinstance(frame, DecisionFrame) else 1):  # one for each call of a turn
+            raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.", frame)
         answers.append(_Answer(frame, self.make_sink(conversation)))
 
     def _is_sending(self, run_id: str, conversation: str | None) -> bool:
         """Whether a run, or its continuation, is being sent and has not ended."""
-        answers = self.answers.get(conversation) or ()
-        return any(each.is_of(run_id) and type(each.sink.last) is not Done for each in answers)
+        return any(
+            each.is_of(run_id) and type(each.sink.last) is not Done for each in self.answers.get(conversation, ())
+        )
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> bool:
         """Stop the first answer that has not ended and was not stopped before. Returns whether it is stopped.
 
         With `run_id`, stop that answer only if its run has this id.
         """
-        for answer in self.answers.get(conversation, ()):
-            if not (answer.is_cancelled or type(answer.sink.last) is Done):
-                if run_id is None or answer.is_of(run_id):
-                    answer.is_cancelled = True
-                    self.group.start_soon(self._stop, answer.reader, conversation)
-                    return True
-                return False
-        return False
+        answers = (each for each in self.answers.get(conversation, ()) if type(each.sink.last) is not Done)
+        answer = next((each for each in answers if not each.is_cancelled), None)
+        if answer is None or not (run_id is None or answer.is_of(run_id)):
+            return False
+        answer.is_cancelled = True
+        self.group.start_soon(self._stop, answer.reader, conversation)
+        return True
 
     async def _stop(self, answer: EventReader | str | None, conversation: str | None) -> None:
         """Stop an answer, or the run with an id, which is not being sent here. It may have ended waiting."""
         try:
             if isinstance(answer, str):
                 with suppress(RunNotFound):
-                    if self.runs is not None:
-                        await (await self.runs.find(answer, owner=self.owner)).stop()
+                    await (await self._known_runs.find(answer, owner=self.owner)).stop()
             elif answer is not None:
                 await (answer.shut_down() if self.socket.shutdown.over else answer.stop())
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
+        finally:
+            self.stopping.discard(answer if isinstance(answer, str) else "")
 
     async def _decide(self, frame: DecisionFrame, conversation: str | None) -> None:
         """Pass a decision to the call that waits for it. Raises `FrameError` if the call does not wait."""
@@ -641,12 +646,14 @@ class _Connection:
         decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
         try:
             if decidable is None:
-                raise DecisionRefused(
-                    f"Call {call_id[:64]!r} does not wait for a decision: its run has ended, or is not sent here."
-                )
+                raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no such run is being sent.")
+            if frame.run_id is not None and isinstance(decidable, Run):
+                asked = [each.call.id for each in await decidable.questions()]
+                if decidable.ended or call_id not in (*asked, *decidable.decisions):
+                    return self._add(frame, conversation)  # after this answer, its run may wait for the decision
             await decidable.decide(call_id, frame.decision)
         except (DecisionRefused, OwnerUnreachable) as error:
-            raise FrameError("decision_refused", str(error), call_id=call_id) from None
+            raise FrameError("decision_refused", str(error), frame) from None
 
     # Answers of the server.
 
@@ -658,7 +665,7 @@ class _Connection:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # `_answer` may return without raising a cancellation
                 try:
                     if self.socket.shutdown.begun:
-                        raise _shutdown_error()
+                        raise _shutdown_error(answers[0].frame)
                     await self._answer(answers[0], conversation)
                 except FrameError as error:
                     await self._send_error(error, conversation)
@@ -676,8 +683,7 @@ class _Connection:
                 self.finished.set()
 
     async def _answer(self, answer: _Answer, conversation: str | None) -> None:
-        frame = answer.frame
-        after = 0
+        frame, after = answer.frame, 0
         try:
             match frame:
                 case ResumeFrame(after=after):
@@ -688,22 +694,27 @@ class _Connection:
                     made = self.handler(frame, conversation)
             readable: Readable | None = await made if iscoroutine(made) else made
         except Draining:
-            raise _shutdown_error() from None
+            raise _shutdown_error(frame) from None
         except tuple(_CODES) as error:
             code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            fields = {"call_id": frame.call_id} if isinstance(frame, DecisionFrame) else {}
-            raise FrameError(code, str(error), **fields) from None
+            raise FrameError(code, str(error), frame) from None
         if readable is None:
             return
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
+            self.continued.update(chain_of(readable.id)[1:])
         elif self.runs is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
             if answer.is_cancelled:
                 await self._stop(reader, conversation)
+                if self.socket.shutdown.over and reader.run is not None and reader.run._outlives_process:
+                    raise _shutdown_error(frame)  # another process continues the run, perhaps much later
             await reader.read(answer.sink, self.socket.writer)
+        except RunNotFound as error:  # it was deleted, or this process gives it up in a shutdown
+            ended = FrameError("run_not_found", str(error), frame)
+            raise (_shutdown_error(frame) if self.socket.shutdown.begun else ended) from None
         finally:
             if self.socket.closed:
                 reader.leave()
@@ -724,9 +735,7 @@ class _Connection:
         run = await self._known_runs.decide(frame.run_id, frame.call_id, frame.decision, owner=self.owner)
         is_new = run.id.endswith(NEXT) and run.id not in self.continued and frame.call_id not in run.decisions
         # `attach(after)` would not do: the log may not have the copied events yet.
-        sink.known = run._copied if is_new else math.inf
-        if is_new:
-            self.continued.add(run.id)
+        sink.known = (run._copied if run._lost is None else run._lost.copied) if is_new else math.inf
         return run
 
 
@@ -735,5 +744,5 @@ def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:
     return FrameError("refused", "The message is invalid.")
 
 
-def _shutdown_error() -> FrameError:
-    return FrameError("ending", "The server is shutting down.", retry_after=RETRY_AFTER)
+def _shutdown_error(frame: object) -> FrameError:
+    return FrameError("ending", "The server is shutting down.", frame, retry_after=RETRY_AFTER)

@@ -38,6 +38,7 @@ from streamtools.rules import Vault
 from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving import leased_run
 from streamtools.serving.event_reader import EventReader
+from streamtools.serving.websockets import _MAX_WAITING
 from streamtools.stream import ToolStream
 from streamtools.tools import (
     Answer,
@@ -214,6 +215,10 @@ async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
 async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
     """In each process, an exclusive start needs a conversation in which no run is active or waits for a decision."""
 
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[Chat]:
+        yield 1 / 0
+
     async with site.open() as one, site.open() as two:
         started, refused = list[Run](), list[str]()
 
@@ -238,6 +243,9 @@ async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
             assert ["A call waits for a decision."] == refused
             await say(runs, f"another {len(started)}")
         assert 3 == len(started)
+        with pytest.raises(ZeroDivisionError):
+            await two.start(broken(), owner="ann", conversation="c")
+        assert started[0].id == (await site_latest(two)).id  # the run that could not start hides it in no process
         run = await two.decide(started[0].id, "n0", True, owner="ann")
         await run.wait()
         await say(two)
@@ -1274,6 +1282,7 @@ async def play(site: Rounds, rng: Random, stack: AsyncExitStack) -> None:
     decided, is_stopped = dict[tuple[str, bool], Any](), False
     runs = await stack.enter_async_context(site.open())
     run = await runs.start(site.answer(), owner="ann", conversation="c", exclusive=True)
+    first = run.id
     while not run.ended or (run.suspension is not None and not run._is_withdrawn):
         await site.pause()
         act, asked = rng.random(), await run.questions()
@@ -1293,7 +1302,7 @@ async def play(site: Rounds, rng: Random, stack: AsyncExitStack) -> None:
             try:
                 for _ in range(1 if site.approvals.ask == "now" else rng.choice((1, 2))):
                     with suppress(ZeroDivisionError):
-                        await runs.decide(run.id, question.call.id, given, owner="ann")
+                        await runs.decide(rng.choice((first, run.id)), question.call.id, given, owner="ann")
                 decided[question.call.id, question.approval] = given
             except DecisionRefused:
                 found = await runs.find(run.id, owner="ann")
@@ -1410,9 +1419,16 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
                 (frame,) = await page.hear(code)
                 error = {"code": code, "message": frame.get("error", {}).get("message"), "call_id": "n0"}
                 assert frame == (refused(code) if is_own else {"error": error})
+            site.gate = anyio.Event()
+            for _ in range(2 * _MAX_WAITING):  # none is dropped
+                say("n1", "answer", result={"page": 1})
             say("n0", "approve", digest=digest_of(waiting))
-            say("n0", "approve", digest=digest_of(waiting))
-            frames = await page.hear('"done"')
+            for _ in range(2 * _MAX_WAITING):
+                assert ["waiting"] == [frame["reason"] for frame in await page.hear('"done"')]
+            frames = await page.hear('"executed"')
+            say("n0", "approve", digest=digest_of(waiting))  # while the continuation is being sent
+            site.gate.set()
+            frames += await page.hear('"done"')
             run = await runs.find(waiting.id, owner="ann")
             events = [json.loads(event.to_json()) async for event in run.attach(run._copied)]
             events = [event for event in events if event["type"] != "follow-up"]
@@ -1429,5 +1445,8 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
                 await anyio.lowlevel.checkpoint()
             say("n0", "approve", stopped.id)
             assert 1 == len(await page.hear("decision_refused"))
+            for n in range(4 * (_MAX_WAITING + 1)):  # each id counts once
+                page.say(json.dumps({"cancel": True, "run_id": f"other {n // 4}"}))
+            assert 1 == len(await page.hear("too_many_messages"))
         group.cancel_scope.cancel()
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
