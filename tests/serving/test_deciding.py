@@ -216,7 +216,7 @@ async def test_a_conversation_has_one_run_at_a_time(site: Site) -> None:
     """In each process, an exclusive start needs a conversation in which no run is active or waits for a decision."""
 
     @asynccontextmanager
-    async def broken() -> AsyncIterator[Chat]:
+    async def broken() -> AsyncIterator[Any]:
         yield 1 / 0
 
     async with site.open() as one, site.open() as two:
