@@ -245,7 +245,7 @@ _MAX_INVALID_FRAMES = 32
 _MAX_VALUES = 10_000
 """The maximum number of JSON values in a frame."""
 _MAX_WAITING = 8
-"""The maximum number of messages and `resume` frames of a conversation that wait, and of runs that are stopped."""
+"""The maximum number of messages and control frames of a conversation that wait."""
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 """An id of a run, a call or a conversation.
@@ -406,13 +406,13 @@ async def serve_websocket(
     Each frame of the client is a JSON object:
 
     - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
-      only this run, which may also wait for decisions.
+      only this run. If the run is not being sent, but is active or waits for decisions, the client gets its `done`.
     - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent. The frame has the other
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
       With the `run_id` of a run that has ended waiting, the frame calls `runs.decide`. While other calls of the run are
       undecided, the client gets its `done` again. After the last decision, the client gets the events of the
       continuation that follow those of the waiting run. If a decision is repeated, the client gets only `done`.
-    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`.
+    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`, or its `done` if there are none.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     A run with a `run_id` must be in `runs` and belong to the user `owner`. The id of a waiting run also means the run
@@ -487,7 +487,7 @@ async def serve_websocket(
 class _Answer:
     """The answer to a frame. It waits for earlier answers, or is being sent."""
 
-    frame: MessageFrame | ResumeFrame | DecisionFrame
+    frame: Frame
     sink: SocketSink
     reader: EventReader | None = None  # None before the handler has returned
     is_cancelled: bool = False
@@ -511,7 +511,6 @@ class _Connection:
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     continued: set[str] = field(default_factory=set)
     """The ids of the continuations that this connection has sent, or sends."""
-    stopping: set[str] = field(default_factory=set)  # the ids in frames that stop a run which is not being sent
     error: Exception | None = None  # raised by the handler or a stream
     invalid_frames: int = 0
 
@@ -554,11 +553,8 @@ class _Connection:
                 frame, conversation = self.read_frame(received[0])
                 match frame:
                     case CancelFrame(run_id=run_id):
-                        if not (self._cancel(run_id, conversation) or run_id is None or run_id in self.stopping):
-                            if len(self.stopping) >= _MAX_WAITING:
-                                raise FrameError("too_many_messages", "Too many runs are being stopped.")
-                            self.stopping.add(run_id)
-                            self.group.start_soon(self._stop, run_id, conversation)
+                        if not self._cancel(run_id, conversation) and run_id is not None:
+                            self._add(frame, conversation)
                     case DecisionFrame(run_id=run_id) if run_id is None or self._is_sending(run_id, conversation):
                         await self._decide(frame, conversation)
                     case _:
@@ -594,7 +590,7 @@ class _Connection:
         except Exception as failure:  # of the function of the custom format
             self._fail(failure)
 
-    def _add(self, frame: MessageFrame | ResumeFrame | DecisionFrame, conversation: str | None) -> None:
+    def _add(self, frame: Frame, conversation: str | None) -> None:
         if self.socket.shutdown.begun:
             raise _shutdown_error(frame)
         if conversation not in self.answers:
@@ -626,18 +622,12 @@ class _Connection:
         self.group.start_soon(self._stop, answer.reader, conversation)
         return True
 
-    async def _stop(self, answer: EventReader | str | None, conversation: str | None) -> None:
-        """Stop an answer, or the run with an id, which is not being sent here. It may have ended waiting."""
+    async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
         try:
-            if isinstance(answer, str):
-                with suppress(RunNotFound):
-                    await (await self._known_runs.find(answer, owner=self.owner)).stop()
-            elif answer is not None:
-                await (answer.shut_down() if self.socket.shutdown.over else answer.stop())
+            if reader is not None:
+                await (reader.shut_down() if self.socket.shutdown.over else reader.stop())
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
-        finally:
-            self.stopping.discard(answer if isinstance(answer, str) else "")
 
     async def _decide(self, frame: DecisionFrame, conversation: str | None) -> None:
         """Pass a decision to the call that waits for it. Raises `FrameError` if the call does not wait."""
@@ -690,6 +680,8 @@ class _Connection:
                     made: Any = self._known_runs.find(frame.run_id, owner=self.owner)
                 case DecisionFrame():
                     made = self._decide_waiting(frame, answer.sink)
+                case CancelFrame():
+                    made = self._stop_elsewhere(str(frame.run_id), answer.sink)
                 case _:
                     made = self.handler(frame, conversation)
             readable: Readable | None = await made if iscoroutine(made) else made
@@ -719,12 +711,33 @@ class _Connection:
             if self.socket.closed:
                 reader.leave()
             await reader.close()
+        has_all = isinstance(readable, Run) and readable.ended and answer.sink.last is None
+        if has_all and isinstance(frame, ResumeFrame) and frame.after and not self.socket.closed:
+            answer.frame, answer.sink.known = ResumeFrame(0, frame.run_id), math.inf
+            await self._answer(answer, conversation)  # sends `done` again
 
     @property
     def _known_runs(self) -> Runs:
         if self.runs is None:
             raise RunNotFound("The server finds no runs, because `serve_websocket` has no `runs`.")
         return self.runs
+
+    async def _stop_elsewhere(self, run_id: str, sink: SocketSink) -> Run | None:
+        """Stop a run that is not being sent, such as a waiting one. Returns the run, of which `sink` sends `done`.
+
+        Returns None if there is no such run, or if it has already ended: the frame has come too late.
+        """
+        sink.known = math.inf
+        try:
+            run = await self._known_runs.find(run_id, owner=self.owner)
+            if run.ended and run.suspension is None:
+                return None
+            await run.stop()
+        except RunNotFound:
+            return None
+        except StreamToolsError as error:
+            raise FrameError("not_stopped", str(error)) from None
+        return run
 
     async def _decide_waiting(self, frame: DecisionFrame, sink: SocketSink) -> Run:
         """Decide about a call of a run that is not being sent. Returns the run of which `sink` sends the new events.
