@@ -66,7 +66,7 @@ class Code(StrEnum):
     TOOL_CHOICE_VIOLATION = "tool_choice_violation"
     """The calls violate the `tool_choice` of the request."""
     SUPERSEDED = "superseded"
-    """The turn has native calls and calls in text. Only one kind may run, and this call is of the other kind."""
+    """Another call replaces this one: of the next model of a `Fallback`, or of the other kind (native or in text)."""
     TOOL_INPUT = "tool_input"
     """The arguments do not match the schema of the tool."""
     TOOL_FAILED = "tool_failed"

@@ -180,7 +180,7 @@ class Tool(Generic[P, R]):
             raise type(error)(f"tool {self.name!r}: {error}") from error
         self.parameters, self._read, self._named, self.context, self.needs_state = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
-            advice = "annotate them; without a type the model gets no schema, and any value is accepted"
+            advice = "annotate them (a context with `ToolContext`); without a type, any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
         self.output_type, self._output = return_type_of(function)
         self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)

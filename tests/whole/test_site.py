@@ -54,12 +54,13 @@ def test_each_module_of_a_page_is_in_the_api() -> None:
 def test_the_page_of_wire_formats_is_complete() -> None:
     """It has each input format, and each output format with its content type."""
     text = (DOCS / "wire-formats.md").read_text(encoding="utf-8")
-    read, written = re.findall(r"<!-- formats: \w+ -->\n((?:\|.*\n)+)", text)
+    read, written = re.findall(r"<!-- formats: \w+ -->\n((?:- .*\n)+)", text)
 
-    assert [*ADAPTERS] == re.findall(r"^\| `(\w+)`", read, re.MULTILINE)
-    assert {name: make().content_type for name, make in FORMATS.items()} == dict(
-        re.findall(r"^\| `(\w+)` .*\| `(.+?)` \|$", written, re.MULTILINE)
-    )
+    assert [*ADAPTERS] == re.findall(r"^- `(\w+)`", read, re.MULTILINE)
+    shown = re.findall(r"^- `(\w+)`(?: \(content type `(.+?)`\))?: ", written, re.MULTILINE)
+    assert [(name, make().content_type) for name, make in FORMATS.items()] == [
+        (name, kind or "text/event-stream") for name, kind in shown
+    ]
 
 
 def test_links_to_files_outside_of_the_site_are_urls() -> None:

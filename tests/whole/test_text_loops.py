@@ -63,10 +63,9 @@ def test_each_sample_separates_the_texts_of_two_steps() -> None:
     assert [] == [place for place, text, language in found if ignores_steps(text, language)]
 
 
-def test_the_first_table_of_events_has_the_start_of_a_step() -> None:
+def test_the_first_list_of_events_begins_with_the_start_of_a_step() -> None:
     page = (ROOT / "docs" / "front-end.md").read_text("utf-8")
-    table = page.partition("| `type` | content |")[2].partition("\n\n")[0]
-    assert "| `step-start` |" in table
+    assert page.partition("## What the browser receives")[2].partition("\n- ")[2].startswith("`step-start`: ")
 
 
 PYTHON = "async for event in events:\n    "
