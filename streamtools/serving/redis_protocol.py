@@ -191,6 +191,19 @@ of the user (0: unlimited), conversation or `''`, the expected last run of the c
 and further field names of meta, each followed by its value.
 """
 
+FORGET = """
+local stored = redis.call('HMGET', KEYS[3], 'conversation', 'previous')
+if stored[2] and stored[2] ~= '' and redis.call('HGET', KEYS[1], stored[1]) == ARGV[1] then
+  redis.call('HSET', KEYS[1], stored[1], stored[2])
+end
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('DEL', unpack(KEYS, 3))
+"""
+"""Deletes a run. If it is the last run of its conversation, the one before it becomes the last one again.
+
+`KEYS`: `conversations` and `runs` of the user, the meta, and all keys of the run. `ARGV`: run id.
+"""
+
 APPEND = (
     _MAY_WRITE
     + """

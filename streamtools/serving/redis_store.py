@@ -259,12 +259,9 @@ class RedisStore(Checked):
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a run that has ended, and its log. The previous run of its conversation becomes the last one again."""
         server = self._process_of(owner).server
-        keys = server.keys.of_run(log_key(owner, run_id))
-        conversation, previous = await server.retry("HMGET", keys.meta, "conversation", "previous")
-        if previous and await self.latest(conversation.decode(), owner=owner) == run_id:
-            await server.retry("HSET", server.keys.of_owner(owner).conversations, conversation, previous)
-        await server.retry("DEL", *keys)
-        await server.retry("ZREM", server.keys.of_owner(owner).runs, run_id)
+        of_owner, keys = server.keys.of_owner(owner), server.keys.of_run(log_key(owner, run_id))
+        names = [of_owner.conversations, of_owner.runs, keys.meta, *keys]
+        await server.retry("EVAL", scripts.FORGET, len(names), *names, run_id)
 
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store a decision about a call of an ended run. An earlier decision about the call is kept.

@@ -161,7 +161,6 @@ class Run(AsyncOnly, Checked, Decidable):
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
         self._thread = threading.get_ident()  # the thread of the event loop
-        self._restart_abandoned_timer()
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {'ended' if self.ended else 'running'}>"
@@ -313,6 +312,10 @@ class Run(AsyncOnly, Checked, Decidable):
             self._driver.scope.deadline = math.inf
         return attachment
 
+    async def _copied_until(self) -> int:
+        """Return the `seq` of the last event that was copied from the waiting run, even by an earlier process."""
+        return self._copied if self._lost is None else self._lost.copied
+
     async def _log_for_next(self) -> LostRun:
         """Return the log of the run that continues this one. It begins with the events before the last `step-end`.
 
@@ -398,7 +401,11 @@ class Run(AsyncOnly, Checked, Decidable):
     async def _wait_entered(self) -> None:
         """If `Runs` reports the entry of the stream, wait for it. Raises the exception of a stream that refuses it."""
         if self._reports_entry:
-            await self._settled.wait()
+            try:
+                await self._settled.wait()
+            except BaseException:
+                self._reports_entry = False  # no caller gets the exception, so the run reports it
+                raise
             if self._is_refused:
                 await self.wait()
 
@@ -467,6 +474,9 @@ class Run(AsyncOnly, Checked, Decidable):
     async def _begin(self) -> None:
         """Prepare for the events of the stream."""
         self._settled.set()
+        self._predecessor = None
+        if not self._readers:  # before this, `Runs.start` may not have returned
+            self._restart_abandoned_timer()
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None

@@ -443,7 +443,6 @@ class Runs(Checked, AsyncOnly):
                 if question.call.id not in run.decisions:
                     await run._sync_decisions(question.call.id, Deny(EXPIRED))
             if self._waiting is not None and (followed := await self._waiting.claim(run, self._continue)):
-                followed._lost = await run._log_for_next()
                 return followed
             log = await run._log_for_next()
             stream = await self._resumed(run, log)
@@ -492,19 +491,16 @@ class Runs(Checked, AsyncOnly):
         """
         last = await self._lookup_waiting(run_id, owner)
         async with self._chain_of(last):
-            each = last.id.rstrip(NEXT)
-            while True:
-                try:
-                    run = await self._lookup(each, owner)
-                except RunNotFound:
-                    if len(each) > len(last.id):
-                        return
-                else:
-                    await run.stop()
-                    self._forget(run._journal.key)
-                    if self._place is not None:
-                        await self._place.forget(each, owner=owner)
+            chain, each = list[Run](), last.id.rstrip(NEXT)
+            while len(each) <= len(last.id) or (chain and chain[-1].next_id == each):
+                with suppress(RunNotFound):
+                    chain.append(await self._lookup(each, owner))
+                    await chain[-1].stop()
                 each += NEXT
+            for run in reversed(chain):  # so that the run before the first is the last of its conversation again
+                self._forget(run._journal.key)
+                if self._place is not None:
+                    await self._place.forget(run.id, owner=owner)
 
     async def aclose(self) -> None:
         """Wait for the running runs during the drain. Then stop the remaining runs, and wait for their end.

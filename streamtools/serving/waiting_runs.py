@@ -231,6 +231,9 @@ class FollowedRun(Run):
                     await self.wait()
                 yield event
 
+    async def _copied_until(self) -> int:
+        return (await self._waiting._log_for_next()).copied
+
     async def wait(self) -> TurnResult:
         if not self.ended:
             run = await self._found()

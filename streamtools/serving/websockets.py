@@ -178,16 +178,17 @@ class SocketSink(EventSink):
         self.encoder = format() if format is not None else None
         """The encoder of the answer; None without a custom format."""
         self.known: float = 0
-        """The `seq` of the last event that the client has. Until a resync, only later events and `done` are sent."""
+        """The client has the events up to this `seq`, until a resync. If it is `inf`, only `done` is sent."""
         self._conversation = conversation
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in join_deltas(events) if self._socket.writer.max_rate is not None else events:
             self.last = event
-            if isinstance(event, Warning) and event.code == Code.RESYNC:
+            if isinstance(event, Warning) and event.code == Code.RESYNC and self.known < math.inf:
                 self.known = 0
-            if event.type in self._exclude or (0 < event.seq <= self.known and type(event) is not Done):
+            is_known = event.seq <= self.known and type(event) is not Done
+            if event.type in self._exclude or (self.known and is_known):
                 continue
             if type(event) is Start:
                 self.run_id = event.run_id
@@ -245,7 +246,7 @@ _MAX_INVALID_FRAMES = 32
 _MAX_VALUES = 10_000
 """The maximum number of JSON values in a frame."""
 _MAX_WAITING = 8
-"""The maximum number of messages and control frames of a conversation that wait."""
+"""The maximum number of frames of a conversation that wait. For decisions and stops, the limit is four times higher."""
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 """An id of a run, a call or a conversation.
@@ -257,6 +258,7 @@ Ids of this package have about 24 characters, and ids of providers have fewer th
 _CODES: dict[type[Exception], str] = {
     ConversationBusy: "busy",
     DecisionRefused: "decision_refused",
+    Draining: "ending",
     OwnerUnreachable: "unreachable",
     RunNotFound: "run_not_found",
     TooManyRuns: "too_many_runs",
@@ -267,9 +269,8 @@ _CODES: dict[type[Exception], str] = {
 class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
-    If the client sends too many invalid frames, the websocket is closed. An error with the field `call_id` means that
-    the decision in the frame was refused, or that the process of the run did not answer. Such a frame may just have
-    arrived too late, so it is not counted as invalid.
+    If the client sends too many invalid frames, the websocket is closed. An error about a decision has the field
+    `call_id`. Such a frame may just have arrived too late, so it is not counted as invalid.
     """
 
     def __init__(self, code: str, message: str, frame: object = None, **fields: Any) -> None:
@@ -411,18 +412,19 @@ async def serve_websocket(
       fields of `Approve`, `Deny` or `Answer`, too. `Answer` holds the result of a call that the client has executed.
       With the `run_id` of a run that has ended waiting, the frame calls `runs.decide`. While other calls of the run are
       undecided, the client gets its `done` again. After the last decision, the client gets the events of the
-      continuation that follow those of the waiting run. If a decision is repeated, the client gets only `done`.
+      continuation that follow those of the waiting run. If the continuation has ended, and this connection has sent
+      it, a repeated decision gets only `done`.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`, or its `done` if there are none.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
-    A run with a `run_id` must be in `runs` and belong to the user `owner`. The id of a waiting run also means the run
-    that continues it. If the client has other frames, `read` converts each of its objects to one of these, such as
-    `{"cancel": True}`.
+    A run with a `run_id` must be in `runs` and belong to the user `owner`. With the id of a waiting run, a frame also
+    reaches the run that continues it. If the client has other frames, `read` converts each of its objects to one of
+    these, such as `{"cancel": True}`.
 
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most 8 messages and `resume`
     frames of a conversation may wait. A frame over this limit is dropped with the error `too_many_messages`. It counts
-    as an invalid frame. For decisions, the limit is 32, and the error has the `call_id`.
+    as an invalid frame. At most 32 decisions and stops of runs that are not being sent may wait.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
     one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
@@ -431,10 +433,9 @@ async def serve_websocket(
     be parsed has no `conversation`. A `str` or `bytes` of a custom format is sent unchanged. Without
     `max_conversations`, the field is passed to the handler in a message, and is invalid in a control frame.
 
-    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
-    the process of the run does not answer, the error also has the `call_id`. Such a frame is not counted as invalid.
-    With `format`, the client gets what the function returns for an `Error` with the code `frame_refused`. Its `raw` is
-    the code of the error frame.
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. An error about a decision also has the
+    `call_id`, and the frame is not counted as invalid. With `format`, the client gets the result of the function for an
+    `Error` with the code `frame_refused`. Its `raw` is the code of the error frame.
     A frame with more than `max_frame` characters or 10,000 JSON values is invalid. The 32nd invalid frame closes the
     connection with the code 1008. Frames are parsed in the event loop.
 
@@ -458,7 +459,7 @@ async def serve_websocket(
     or `format` of a wrong type.
     """
     if runs is not None and owner is None:
-        raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
+        raise ValueError("`runs` needs `owner`, whose runs the client may use.")
     check_number("max_frame", max_frame, 1)
     check_number("max_conversations", max_conversations, 1, optional=True)
     check_function("handler", handler, "message", "session")
@@ -491,6 +492,8 @@ class _Answer:
     sink: SocketSink
     reader: EventReader | None = None  # None before the handler has returned
     is_cancelled: bool = False
+    run: Run | None = None  # of a decision or a stop: the run to send, known when `is_carried_out` is set
+    is_carried_out: anyio.Event = field(default_factory=anyio.Event)
 
     def is_of(self, run_id: str) -> bool:
         """Whether the answer is the run with this id, or a run of the same chain of continuations."""
@@ -555,7 +558,7 @@ class _Connection:
                     case CancelFrame(run_id=run_id):
                         if not self._cancel(run_id, conversation) and run_id is not None:
                             self._add(frame, conversation)
-                    case DecisionFrame(run_id=run_id) if run_id is None or self._is_sending(run_id, conversation):
+                    case DecisionFrame(run_id=None):
                         await self._decide(frame, conversation)
                     case _:
                         self._add(frame, conversation)
@@ -599,15 +602,13 @@ class _Connection:
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
-        if len(answers) > _MAX_WAITING * (4 if isinstance(frame, DecisionFrame) else 1):  # one for each call of a turn
+        if len(answers) > _MAX_WAITING * (
+            1 if isinstance(frame, dict | ResumeFrame) else 4
+        ):  # one for each call of a turn
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.", frame)
-        answers.append(_Answer(frame, self.make_sink(conversation)))
-
-    def _is_sending(self, run_id: str, conversation: str | None) -> bool:
-        """Whether a run, or its continuation, is being sent and has not ended."""
-        return any(
-            each.is_of(run_id) and type(each.sink.last) is not Done for each in self.answers.get(conversation, ())
-        )
+        answers.append(answer := _Answer(frame, self.make_sink(conversation)))
+        if isinstance(frame, DecisionFrame | CancelFrame):
+            self.group.start_soon(self._carry_out, answer, conversation)
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> bool:
         """Stop the first answer that has not ended and was not stopped before. Returns whether it is stopped.
@@ -616,7 +617,9 @@ class _Connection:
         """
         answers = (each for each in self.answers.get(conversation, ()) if type(each.sink.last) is not Done)
         answer = next((each for each in answers if not each.is_cancelled), None)
-        if answer is None or not (run_id is None or answer.is_of(run_id)):
+        if run_id is not None and (answer is None or not answer.is_of(run_id)):
+            return any(each.is_cancelled and each.is_of(run_id) for each in self.answers.get(conversation, ()))
+        if answer is None:
             return False
         answer.is_cancelled = True
         self.group.start_soon(self._stop, answer.reader, conversation)
@@ -631,17 +634,14 @@ class _Connection:
 
     async def _decide(self, frame: DecisionFrame, conversation: str | None) -> None:
         """Pass a decision to the call that waits for it. Raises `FrameError` if the call does not wait."""
-        call_id = frame.call_id
         answers = self.answers.get(conversation)
         decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
         try:
             if decidable is None:
-                raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no such run is being sent.")
-            if frame.run_id is not None and isinstance(decidable, Run):
-                asked = [each.call.id for each in await decidable.questions()]
-                if decidable.ended or call_id not in (*asked, *decidable.decisions):
-                    return self._add(frame, conversation)  # after this answer, its run may wait for the decision
-            await decidable.decide(call_id, frame.decision)
+                raise DecisionRefused(
+                    f"Call {frame.call_id[:64]!r} does not wait for a decision: no such run is being sent."
+                )
+            await decidable.decide(frame.call_id, frame.decision)
         except (DecisionRefused, OwnerUnreachable) as error:
             raise FrameError("decision_refused", str(error), frame) from None
 
@@ -678,18 +678,14 @@ class _Connection:
             match frame:
                 case ResumeFrame(after=after):
                     made: Any = self._known_runs.find(frame.run_id, owner=self.owner)
-                case DecisionFrame():
-                    made = self._decide_waiting(frame, answer.sink)
-                case CancelFrame():
-                    made = self._stop_elsewhere(str(frame.run_id), answer.sink)
+                case DecisionFrame() | CancelFrame():
+                    await answer.is_carried_out.wait()
+                    made = answer.run
                 case _:
                     made = self.handler(frame, conversation)
             readable: Readable | None = await made if iscoroutine(made) else made
-        except Draining:
-            raise _shutdown_error(frame) from None
         except tuple(_CODES) as error:
-            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            raise FrameError(code, str(error), frame) from None
+            raise _refusal(error, frame) from None
         if readable is None:
             return
         if isinstance(readable, Run):
@@ -705,8 +701,7 @@ class _Connection:
                     raise _shutdown_error(frame)  # another process continues the run, perhaps much later
             await reader.read(answer.sink, self.socket.writer)
         except RunNotFound as error:  # it was deleted, or this process gives it up in a shutdown
-            ended = FrameError("run_not_found", str(error), frame)
-            raise (_shutdown_error(frame) if self.socket.shutdown.begun else ended) from None
+            raise (_shutdown_error(frame) if self.socket.shutdown.begun else _refusal(error, frame)) from None
         finally:
             if self.socket.closed:
                 reader.leave()
@@ -722,34 +717,46 @@ class _Connection:
             raise RunNotFound("The server finds no runs, because `serve_websocket` has no `runs`.")
         return self.runs
 
-    async def _stop_elsewhere(self, run_id: str, sink: SocketSink) -> Run | None:
+    async def _carry_out(self, answer: _Answer, conversation: str | None) -> None:
+        """Carry out a decision or a stop immediately. `_answer` sends what follows, after earlier answers."""
+        frame = answer.frame
+        try:
+            if isinstance(frame, DecisionFrame):
+                answer.run = await self._decide_about_run(frame, answer.sink)
+            elif isinstance(frame, CancelFrame):
+                answer.run = await self._stop_run(str(frame.run_id), answer.sink)
+        except tuple(_CODES) as error:
+            await self._send_error(_refusal(error, frame), conversation)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            answer.is_carried_out.set()
+
+    async def _stop_run(self, run_id: str, sink: SocketSink) -> Run | None:
         """Stop a run that is not being sent, such as a waiting one. Returns the run, of which `sink` sends `done`.
 
         Returns None if there is no such run, or if it has already ended: the frame has come too late.
         """
         sink.known = math.inf
-        try:
+        with suppress(RunNotFound):
             run = await self._known_runs.find(run_id, owner=self.owner)
-            if run.ended and run.suspension is None:
-                return None
-            await run.stop()
-        except RunNotFound:
-            return None
-        except StreamToolsError as error:
-            raise FrameError("not_stopped", str(error)) from None
-        return run
+            if not run.ended or run.suspension is not None:
+                await run.stop()
+                return run
+        return None
 
-    async def _decide_waiting(self, frame: DecisionFrame, sink: SocketSink) -> Run:
-        """Decide about a call of a run that is not being sent. Returns the run of which `sink` sends the new events.
+    async def _decide_about_run(self, frame: DecisionFrame, sink: SocketSink) -> Run | None:
+        """Decide about a call of a run. Returns the run of which `sink` sends the new events.
 
         Only `done` is new if other calls of the run are undecided, or if the client has already got the continuation.
+        Returns None if the run is active, and not a new continuation.
         """
-        assert frame.run_id is not None
-        run = await self._known_runs.decide(frame.run_id, frame.call_id, frame.decision, owner=self.owner)
+        run = await self._known_runs.decide(str(frame.run_id), frame.call_id, frame.decision, owner=self.owner)
         is_new = run.id.endswith(NEXT) and run.id not in self.continued and frame.call_id not in run.decisions
+        self.continued.update(chain_of(run.id)[1:])
         # `attach(after)` would not do: the log may not have the copied events yet.
-        sink.known = (run._copied if run._lost is None else run._lost.copied) if is_new else math.inf
-        return run
+        sink.known = await run._copied_until() if is_new else math.inf
+        return run if is_new or run.ended else None
 
 
 def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:
@@ -757,5 +764,11 @@ def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:
     return FrameError("refused", "The message is invalid.")
 
 
-def _shutdown_error(frame: object) -> FrameError:
-    return FrameError("ending", "The server is shutting down.", frame, retry_after=RETRY_AFTER)
+def _refusal(error: Exception, frame: Frame) -> FrameError:
+    """Return the error that the client gets for an exception of the `_CODES`."""
+    code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
+    return FrameError(code, str(error), frame, **({"retry_after": RETRY_AFTER} if code == "ending" else {}))
+
+
+def _shutdown_error(frame: Frame) -> FrameError:
+    return _refusal(Draining("The server is shutting down."), frame)

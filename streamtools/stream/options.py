@@ -167,7 +167,7 @@ HOLDERS: dict[str, Any] = {
 """The classes of option objects, by the parameters that accept them."""
 HOMES = homes_of(HOLDERS)
 """Maps the name of each option field to example code that sets the field, for error messages."""
-HOMES["text_rules"] = HOMES["rules"]  # the name of a `Parser`
+HOMES["text_rules"] = HOMES["rules"]  # `Parser` calls it `text_rules`
 
 
 def parser_keywords(parser: ParserOptions, text: TextOptions, *, is_typed: bool = False) -> ParserKeywords:

@@ -188,6 +188,16 @@ async def test_a_forgotten_run_is_gone(site: Site) -> None:
     assert 0 == site.continued
 
 
+async def test_a_forgotten_run_uncovers_the_one_before(site: Site) -> None:
+    async with site.open() as runs:
+        first = await runs.start(site.chat(ScriptedModel(["Hi"]), [QUESTION]), owner="ann", conversation="c")
+        await first.wait()
+        waiting = await site.ask(runs)
+        await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
+        await runs.forget(waiting.id, owner="ann")
+        assert first.id == (await site_latest(runs)).id
+
+
 async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
@@ -1414,21 +1424,23 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
             group.start_soon(partial(serve_websocket, page, converse, **options))
             say("n1", "answer", result={"page": 1})
             assert ["waiting"] == [frame["reason"] for frame in await page.hear("}")]
-            for code, more in (("decision_refused", {"digest": "other"}), ("run_not_found", {"run_id": "other"})):
+            wrong = ("decision_refused", {"digest": "other"}, "its digest differs")
+            for code, more, told in (wrong, ("run_not_found", {"run_id": "other"}, "There is no run 'other'")):
                 say("n0", "approve", **more)
                 (frame,) = await page.hear(code)
-                error = {"code": code, "message": frame.get("error", {}).get("message"), "call_id": "n0"}
-                assert frame == (refused(code) if is_own else {"error": error})
+                assert is_own or told in frame["error"].pop("message")
+                assert frame == (refused(code) if is_own else {"error": {"code": code, "call_id": "n0"}})
             site.gate = anyio.Event()
             for _ in range(2 * _MAX_WAITING):  # none is dropped
                 say("n1", "answer", result={"page": 1})
-            say("n0", "approve", digest=digest_of(waiting))
             for _ in range(2 * _MAX_WAITING):
                 assert ["waiting"] == [frame["reason"] for frame in await page.hear('"done"')]
+            say("n0", "approve", digest=digest_of(waiting))
             frames = await page.hear('"executed"')
             say("n0", "approve", digest=digest_of(waiting))  # while the continuation is being sent
             site.gate.set()
             frames += await page.hear('"done"')
+            say("n0", "approve", digest=digest_of(waiting))
             run = await runs.find(waiting.id, owner="ann")
             events = [json.loads(event.to_json()) async for event in run.attach(run._copied)]
             events = [event for event in events if event["type"] != "follow-up"]
@@ -1447,5 +1459,20 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
             assert ["cancelled"] == [frame["reason"] for frame in await page.hear('"done"')]
             say("n0", "approve", asked[0]["run_id"])
             assert 1 == len(await page.hear("decision_refused"))
+
+            site.approvals = ApprovalOptions(ask="now")
+            run = await runs.start(site.chat(ScriptedModel([PAY, "Done."]), [QUESTION]), owner="ann")
+            while not (questions := await run.questions()):
+                await anyio.lowlevel.checkpoint()
+            page.say(json.dumps({"resume": 0, "run_id": run.id}))
+            say(questions[0].call.id, "approve", run.id)  # in one burst: the run waits for it
+            assert "finished" == (await page.hear('"done"'))[-1]["reason"]
+            page.say("{}")
+            run_id = (await page.hear('"start"'))[0]["run_id"]
+            for _ in range(5 * _MAX_WAITING):  # an impatient user
+                page.say(json.dumps({"cancel": True, "run_id": run_id}))
+            assert "cancelled" == (await page.hear('"done"'))[-1]["reason"]
+            page.say("{}")
+            await page.hear('"approval-requested"')  # the websocket is open
         group.cancel_scope.cancel()
-    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+    assert ([("Ann", 5)] * 2, 1) == (site.bank.paid, site.continued)

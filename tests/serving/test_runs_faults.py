@@ -103,6 +103,45 @@ async def test_the_error_of_a_run_is_logged(in_group: bool) -> None:
     assert "error" == entry["log_level"]
 
 
+async def test_a_run_is_not_abandoned_while_its_context_manager_is_entered() -> None:
+    """Before `start` returns, nobody can read it."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        await anyio.sleep(0.1)  # longer than the run may be without a reader
+        async with ToolStream(Script([STOP])) as events:
+            yield events
+
+    async with Runs(stop_when_abandoned=0.05) as runs:
+        run = await runs.start(answer(), owner="ann")
+        assert "finished" == (await run.wait()).reason
+
+
+async def test_a_failed_entry_is_logged_if_the_caller_has_left() -> None:
+    entering, failing = anyio.Event(), anyio.Event()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        entering.set()
+        await failing.wait()
+        if failing.is_set():
+            raise OSError("no database")
+        yield ToolStream(Script())
+
+    async with Runs() as runs, anyio.create_task_group() as group:
+        with structlog.testing.capture_logs() as logs:
+            group.start_soon(partial(runs.start, answer(), owner="ann"))
+            await entering.wait()
+            (run,) = await runs.list("ann")
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+                failing.set()
+                with pytest.raises(OSError, match="no database"):
+                    await run.wait()
+    assert ["run_failed"] == [entry["event"] for entry in logs]
+
+
 async def test_a_source_that_raises() -> None:
     """Readers get the events of the `ToolStream`, and each `wait` raises the exception."""
     async with Runs() as runs:

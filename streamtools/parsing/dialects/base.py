@@ -130,7 +130,7 @@ class Dialect:
 
     `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Each
     returns the text of the call or the result for the message history. Raises ValueError if the id is empty, if there
-    are no openers, or if one marker begins with another marker.
+    are no openers, tags, near misses or reserved patterns, or if one marker begins with another marker.
 
     If a value contains all closing tags of its call, the call ends too early. The real closing tags then make it an
     error. In these cases it runs with a shortened value:
@@ -193,7 +193,7 @@ class Dialect:
             raise TypeError("`write_call` and `write_result` of a dialect must be functions that return a text")
         check_tuple("`openers` of a dialect", self.openers, Opener)
         if not any((self.openers, self.openers_for, self.openers_of, self.tags, self.near, self.reserved_patterns)):
-            raise ValueError(f"dialect {self.id!r} can read no call: it needs `openers`, `openers_for` or `openers_of`")
+            raise ValueError(f"dialect {self.id!r} can read no call: it needs `openers`, such as those of `named_json`")
         strays = [*self.strays, *(stray for each in self.openers for stray in getattr(each.body, "strays", ()))]
         object.__setattr__(self, "strays", tuple(dict.fromkeys(strays)))
         if self.reserved is None:

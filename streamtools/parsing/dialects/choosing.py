@@ -23,7 +23,7 @@ Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
 None means `"auto"`, until the model makes a native call. `()` enables no dialect.
 """
 
-# The names of parsers in vLLM and SGLang that do not resemble the ids of their dialects, without `-` and `_`.
+# Names of parsers in vLLM and SGLang for which `nearest` finds another dialect, or none. They lack `-` and `_`.
 _PARSERS = {
     "cohere_action_json": "coherecommand3 coherecommand4", "deepseek_dsml": "deepseekv32 deepseekv4 deepseekv41",
     "glm_xml": "glm glm45 glm47", "harmony": "openai", "hermes_json": "qwen qwen25 trinity", "llama3_json": "llama3",
