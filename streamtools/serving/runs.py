@@ -412,7 +412,8 @@ class Runs(Checked, AsyncOnly):
             hint = 'Runs(resume=…, ledger=…), or approvals=ApprovalOptions(ask="now") in the chat'
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
-        if question is None or question.approval == isinstance(given, Answer):  # the next run may have this question
+        fits = question is not None and (question.approval != isinstance(given, Answer) or isinstance(given, Deny))
+        if not fits:  # the next run may have the question
             with suppress(RunNotFound):
                 return await self.decide((await self._lookup(run.next_id, owner)).id, call_id, given, owner=owner)
         if question is None:
