@@ -52,7 +52,7 @@ from streamtools.tools import (
     Tool,
     ToolResult,
 )
-from streamtools.tools.approvals import parse_decision
+from streamtools.tools.approvals import Approvals, parse_decision
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_asgi_by_hand import Socket
 from tests.support.approvals import ANN, QUESTION, Bank, block, calls
@@ -1352,6 +1352,8 @@ def test_any_rounds_of_decisions(url: str | None, rng: Random) -> None:
         with anyio.fail_after(30), TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
             site, clock = Rounds(Path(path), url, rng), time.time
             patch.setattr(time, "time", lambda: clock() + site.later)
+            moved = partial(Approvals, clock=time.time)
+            patch.setattr("streamtools.stream.tool_stream.Approvals", moved)
             async with AsyncExitStack() as stack:
                 await play(site, rng, stack)
 
