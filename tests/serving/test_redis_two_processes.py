@@ -40,6 +40,7 @@ LEFT_OUT = {
     "test_a_slow_exit_is_cancelled_after_the_grace": LEFT,
     "test_a_stream_that_cannot_be_entered": RAISES,
     "test_the_error_of_a_run_is_logged": RAISES,
+    "test_a_failed_entry_is_logged_if_the_caller_has_left": RAISES,
     "test_a_source_that_raises": RAISES,
     "test_an_exception_after_the_last_event": RAISES,
     "test_ended_runs_are_kept_for_a_time": TIME,
