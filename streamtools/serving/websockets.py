@@ -735,7 +735,7 @@ class _Connection:
     async def _stop_run(self, run_id: str, sink: SocketSink) -> Run | None:
         """Stop a run that is not being sent, such as a waiting one. Returns the run, of which `sink` sends `done`.
 
-        Returns None if there is no such run, or if it has already ended: the frame has come too late.
+        Returns None if there is no such run, or if it has already ended, because the frame arrived too late.
         """
         sink.known = math.inf
         with suppress(RunNotFound):

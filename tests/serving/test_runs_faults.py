@@ -104,7 +104,7 @@ async def test_the_error_of_a_run_is_logged(in_group: bool) -> None:
 
 
 async def test_a_run_is_not_abandoned_while_its_context_manager_is_entered() -> None:
-    """Before `start` returns, nobody can read it."""
+    """Before `start` returns, the run can have no reader."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
