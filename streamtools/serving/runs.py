@@ -433,6 +433,9 @@ class Runs(Checked, AsyncOnly):
 
         If `run` was stopped before, returns `run`.
         """
+        started = self._runs.get(log_key(run.owner, run.next_id))
+        if started is not None and started._task == anyio.get_current_task():
+            return started  # its context manager asks before its `yield`, while the lock is held for its entry
         async with self._chain_of(run):
             with suppress(RunNotFound):
                 return await self._lookup(run.next_id, run.owner)

@@ -43,7 +43,7 @@ from streamtools.errors import (
     check_methods,
     check_number,
 )
-from streamtools.events import Done, Error, Start, UIEvent, Warning, join_deltas
+from streamtools.events import UI_EVENTS, Done, Error, Start, UIEvent, Warning, join_deltas
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, explained
 from streamtools.outputs import make_encoder
@@ -75,7 +75,13 @@ class Socket:
     """Wraps a framework's websocket. All frames are sent through `writer`."""
 
     def __init__(
-        self, websocket: AnyWebSocket, *, send_timeout: float | None, max_rate: float | None, shutdown: Shutdown | None
+        self,
+        websocket: AnyWebSocket,
+        *,
+        send_timeout: float | None,
+        max_rate: float | None,
+        shutdown: Shutdown | None,
+        conversation_key: str = "conversation",
     ) -> None:
         check_methods("websocket", websocket, "the websocket of a framework", "accept", "receive", "send")
         # There is no keep-alive, because servers send pings.
@@ -89,6 +95,8 @@ class Socket:
         self.shutdown = shutdown or Shutdown()
         self.too_many_invalid_frames = False
         """Whether the client has sent too many invalid frames. Then `serve` closes the websocket with 1008."""
+        self.conversation_key = conversation_key
+        """The field of a frame that holds the id of its conversation."""
         self._websocket = websocket
         self._closed = False
 
@@ -130,12 +138,12 @@ class Socket:
     async def send(self, message: Message, conversation: str | None = None) -> None:
         """Send one frame, unless the websocket is closed or `message` is None. A mapping is sent as a JSON object.
 
-        The JSON object gets the field `conversation`, unless `conversation` is None.
+        The JSON object gets the id of its conversation, unless `conversation` is None.
         """
         if message is None or self.closed:
             return
         if not isinstance(message, str) and isinstance(message, Mapping):  # the first check is faster
-            tag = {} if conversation is None else {"conversation": conversation}
+            tag = {} if conversation is None else {self.conversation_key: conversation}
             message = to_json({**tag, **message}).decode()
         kind = "bytes" if isinstance(message, bytes) else "text"
         await self.writer.send({"type": "websocket.send", kind: message})
@@ -180,7 +188,8 @@ class SocketSink(EventSink):
         self.known: float = 0
         """The client has the events up to this `seq`, until a resync. If it is `inf`, only `done` is sent."""
         self._conversation = conversation
-        self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
+        tag = "" if conversation is None else to_json({socket.conversation_key: conversation}).decode()
+        self._prefix = tag[:-1] + "," if tag else ""
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in join_deltas(events) if self._socket.writer.max_rate is not None else events:
@@ -319,14 +328,16 @@ ReadFrame: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """A function that converts a client's JSON object to a message or a control frame."""
 
 _CONTROL_FRAMES: dict[str, type[CancelFrame | ResumeFrame]] = {"cancel": CancelFrame, "resume": ResumeFrame}
+_FRAME_FIELDS = {"", "error", "cancel", "resume", "decision", "run_id", "call_id"}
+_EVENT_FIELDS = {"type"}.union(*(kind.__struct_fields__ for kind in UI_EVENTS))
 
 
 def read_frame(
-    text: str | None, max_characters: int, has_conversations: bool = False, read: ReadFrame | None = None
+    text: str | None, max_characters: int, conversation_key: str | None = None, read: ReadFrame | None = None
 ) -> tuple[Frame, str | None]:
-    """Parse the text of a frame. Returns the frame and its field `conversation`.
+    """Parse the text of a frame. Returns the frame and its field `conversation_key`, the id of its conversation.
 
-    Without `has_conversations`, the field is not read, and None is returned for it. `text` is None for a binary frame.
+    Without `conversation_key`, None is returned for the id. `text` is None for a binary frame.
     `read` converts the JSON object of the frame. Raises `FrameError` for an invalid frame, and TypeError if `read`
     does not return a dict. A frame with more than `max_characters` characters or `_MAX_VALUES` JSON values is invalid,
     and is not parsed.
@@ -349,9 +360,9 @@ def read_frame(
         except CLIENT_ERRORS as error:
             raise _refused(error, read) from None
         check_kind("the result of `read`", value, dict)
-    key = "conversation"
+    key = conversation_key or ""
     try:
-        conversation = msgspec.convert(value.pop(key, None), Id | None) if has_conversations else None
+        conversation = msgspec.convert(value.pop(key, None), Id | None) if conversation_key else None
         key = next((key for key in (*_CONTROL_FRAMES, "decision") if key in value), "")
         if key == "decision":
             key = "call_id"
@@ -372,7 +383,7 @@ class Session:
         self.websocket = websocket
         """The websocket object of the framework, with the headers, the user and the state."""
         self.conversation = conversation
-        """The field `conversation` of the message; None without `max_conversations`, or without the field."""
+        """The id of the conversation of the message; None without `max_conversations`, or if the frame has none."""
         self._socket = socket
 
     async def send(self, message: Mapping[str, Any]) -> None:
@@ -398,6 +409,7 @@ async def serve_websocket(
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
     max_conversations: int | None = None,
+    conversation_key: str = "conversation",
     send_timeout: float | None = 60.0,
     max_rate: float | None = None,
     shutdown: Shutdown | None = None,
@@ -432,6 +444,8 @@ async def serve_websocket(
     object from the server has the same `conversation` as the frame that it answers. The error for a frame that cannot
     be parsed has no `conversation`. A `str` or `bytes` of a custom format is sent unchanged. Without
     `max_conversations`, the field is passed to the handler in a message, and is invalid in a control frame.
+    `conversation_key` is another name for the field, such as `"room"`. It must not be a field of other frames, or,
+    without `format`, of events.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. An error about a decision also has the
     `call_id`, and the frame is not counted as invalid. With `format`, the client gets the result of the function for an
@@ -466,7 +480,11 @@ async def serve_websocket(
     if read is not None:
         check_function("read", read, "frame")
     _check_format(format)
-    socket = Socket(websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown)
+    if conversation_key in _FRAME_FIELDS or (format is None and conversation_key in _EVENT_FIELDS):
+        raise ValueError(f"`conversation_key` must be a field that no other frame has, got {conversation_key!r}.")
+    socket = Socket(
+        websocket, send_timeout=send_timeout, max_rate=max_rate, shutdown=shutdown, conversation_key=conversation_key
+    )
     excluded = read_exclude(exclude)
     await _Connection(
         socket=socket,
@@ -474,7 +492,10 @@ async def serve_websocket(
             lambda message, conversation: handler(message, Session(websocket, socket, conversation))
         ),
         read_frame=partial(
-            read_frame, max_characters=max_frame, has_conversations=max_conversations is not None, read=read
+            read_frame,
+            max_characters=max_frame,
+            conversation_key=None if max_conversations is None else conversation_key,
+            read=read,
         ),
         make_sink=partial(SocketSink, socket, excluded, format),
         runs=runs,

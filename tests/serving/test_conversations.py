@@ -39,7 +39,8 @@ REFUSED: dict[str, type[Exception]] = {
 class Conversations:
     """Serves a simulated websocket. The answer to `{"ask": id}` is a run, which ends when a test lets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "conversation") -> None:
+        self.key = key
         self.socket = Socket()
         self.go_on = dict[str, anyio.Event]()
         self.closing = anyio.Event()
@@ -72,6 +73,7 @@ class Conversations:
                 self.socket,
                 lambda message, session: self.run or self.ask(message["ask"]),
                 max_conversations=max_conversations,
+                conversation_key=self.key,
             )
 
         async with anyio.create_task_group() as group:
@@ -82,7 +84,7 @@ class Conversations:
 
     def say(self, conversation: Any, **frame: Any) -> None:
         """Send a frame."""
-        self.socket.say(json.dumps(({} if conversation is None else {"conversation": conversation}) | frame))
+        self.socket.say(json.dumps(({} if conversation is None else {self.key: conversation}) | frame))
 
     @property
     def frames(self) -> list[dict[str, Any]]:
@@ -96,9 +98,9 @@ class Conversations:
         found: dict[str, str] = {}
         for frame in self.frames:
             if frame.get("type") == "start":
-                current[frame["conversation"]] = frame["run_id"]
+                current[frame[self.key]] = frame["run_id"]
             if frame.get("type") == "done":  # a run that is cancelled early has no `start`
-                found[current.pop(frame["conversation"], f"early {len(found)}")] = frame["reason"]
+                found[current.pop(frame[self.key], f"early {len(found)}")] = frame["reason"]
         return found
 
 
@@ -230,14 +232,15 @@ async def test_a_stop_while_the_last_answer_is_closing() -> None:
     assert {"r1": "finished", "r2": "finished"} == conversations.ends
 
 
-async def test_too_many_conversations() -> None:
+@pytest.mark.parametrize("key", ["conversation", "room"])
+async def test_too_many_conversations(key: str) -> None:
     """A third one is refused while two are active, and answered after one has ended."""
-    conversations = Conversations()
+    conversations = Conversations(key)
     async with conversations.serving():
         for name in "abc":
             conversations.say(name, ask=name)
         await settle()
-        errors = [frame["error"]["code"] for frame in conversations.frames if frame["conversation"] == "c"]
+        errors = [frame["error"]["code"] for frame in conversations.frames if frame[key] == "c"]
         assert ["too_many_conversations"] == errors
         conversations.go_on["a"].set()
         await settle()
@@ -279,6 +282,12 @@ async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> N
                     await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
     assert ["not_a_run"] * 2 == [record.getMessage().split()[0] for record in caplog.records]
+
+
+async def test_a_key_that_other_frames_have() -> None:
+    for key in ("run_id", "text"):
+        with pytest.raises(ValueError, match=f"a field that no other frame has, got '{key}'"):
+            await serve_websocket(Socket(), lambda *_: None, conversation_key=key)
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])

@@ -738,6 +738,7 @@ class Managed:
 
     def __init__(self, site: Site, fault: str = "") -> None:
         self.site, self.fault, self.entered, self.stored = site, fault, 0, list[Any]()
+        self.runs: Runs | None = None  # finds the continuation before its `yield`, if set
 
     @asynccontextmanager
     async def __call__(self, run: Run) -> AsyncIterator[Chat]:
@@ -745,6 +746,8 @@ class Managed:
         try:
             if self.fault == "early":
                 raise RuntimeError("no database")
+            if self.runs is not None:
+                self.stored.append((await self.runs.find(run.id, owner="ann")).id)
             resumed: Any = {} if self.fault == "wrong" else {"resume": run}
             async with self.site.chat(self.site.model(), run.history, **resumed) as events:
                 yield events
@@ -765,11 +768,12 @@ async def test_resume_may_return_a_context_manager(site: Site, fault: str) -> No
                 await runs.decide(waiting.id, "n0", True, owner="ann")
             assert (0, 0) == (broken.entered, runs.running)
             assert waiting.id == (await runs.find(waiting.next_id, owner="ann")).id
-        runs._resume = fixed
-        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        runs._resume, fixed.runs = fixed, runs
+        with anyio.fail_after(20):
+            run = await runs.decide(waiting.id, "n0", True, owner="ann")
         assert waiting.next_id == run.id
         await run.wait()
-        assert ["Done."] == fixed.stored
+        assert [run.id, "Done."] == fixed.stored
         assert "Done." == await read(await runs.find(waiting.id, owner="ann"))
     assert [("Ann", 5)] == site.bank.paid
 

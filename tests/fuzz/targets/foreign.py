@@ -149,7 +149,7 @@ def _check_client(given: Input) -> Iterator[object]:
 
 def _read_frame(text: str) -> Frame | FrameError:
     try:
-        return read_frame(text, _LONGEST, has_conversations=True)[0]
+        return read_frame(text, _LONGEST, conversation_key="conversation")[0]
     except FrameError as bad:
         return bad
 
