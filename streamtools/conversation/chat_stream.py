@@ -28,7 +28,7 @@ from streamtools.history import Assistant, CallResult, Format, Message, Results,
 from streamtools.history.calls_in_text import close_answered_calls
 from streamtools.history.formats import write_continuation
 from streamtools.history.pairing import pair_results
-from streamtools.history.parts import steps_to_history
+from streamtools.history.parts import System, steps_to_history
 from streamtools.logs import Logger
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
@@ -61,7 +61,6 @@ _HOMES |= {name: f"OpenAIChat(..., {name}=...)" for name in ("base_url", "api_ke
 _HOMES |= {name: f"runs.start(chat(...), {name}=...)" for name in ("owner", "conversation", "note")}
 _HOMES |= {name: f"asgi.event_stream_response(chat(...), {name}=...)" for name in ("format", "max_rate")}
 _OTHER_NAMES = {
-    '{"role": "system", ...} as the first message': "system system_prompt instructions",
     "@tool(requires_approval=...)": "requires_approval needs_approval requires_confirmation interrupt_before",
     "`async for event in events`": "callbacks hooks on_event event_handler event_stream_handler onFinish verbose",
     "chat(Fallback(first, second), ...)": "fallback models",
@@ -71,6 +70,7 @@ _OTHER_NAMES = {
     "max_steps=...": "max_rounds max_turns max_iterations recursion_limit stop_when stopWhen",
     "output=...": "response_format output_type result_type",
     "runner=RunnerOptions(state=...)": "context deps",
+    "system=...": "system_prompt instructions",
     "runs.start(chat(...), conversation=...)": "session session_id thread_id checkpointer",
     "text=TextOptions(rules=...) or TextOptions(judge=...)": "input_guardrails output_guardrails",
     "tools=[...]": "functions toolsets",
@@ -78,7 +78,7 @@ _OTHER_NAMES = {
 """Maps code to the names that other libraries use for its purpose."""
 _HOMES |= {other: ours for ours, others in _OTHER_NAMES.items() for other in others.split()}
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
-_PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
+_PARAMETERS = ("tools", "system", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 
 
 class Chat(ToolStream):
@@ -94,6 +94,8 @@ class Chat(ToolStream):
     - `model`: such as `OpenAIChat("gpt-5.4")`, or a `Fallback` of several models.
     - `messages`: OpenAI chat messages, or the `history` of another chat. `read_messages` reads other formats.
     - `tools`: a registry, tools, or plain functions.
+    - `system`: a system prompt, sent before `messages`. It is not part of `history`, so it is not stored, and the next
+      chat may have another one.
     - `follow_up`: what happens after an answer with calls. With `"auto"`, the results of the calls are sent to the
       model, whose next answer is the next step. With `"never"`, they are not. A function gets the messages that each
       follow-up request adds, and returns those to send. A request that continues a paused turn is not reviewed. If the
@@ -129,6 +131,7 @@ class Chat(ToolStream):
         messages: Iterable[Mapping[str, Any] | Message],
         *,
         tools: ToolsLike | None = None,
+        system: str | None = None,
         follow_up: Literal["auto", "never"] | Review = "auto",
         max_steps: int = 10,
         request: RequestOptions | Mapping[str, Any] | None = None,
@@ -142,6 +145,7 @@ class Chat(ToolStream):
             check_word("follow_up", follow_up, ("auto", "never"))
         check_names("chat()", options, _PARAMETERS, _HOMES, _ADVICE)
         check_number("max_steps", max_steps, 1)
+        check_kind("system", system, str, optional=True)
         check_kind("parser", options.get("parser", DEFAULT_PARSER), ParserOptions)
         if request is None or isinstance(request, Mapping):
             request = RequestOptions(body=request or {})
@@ -176,6 +180,7 @@ class Chat(ToolStream):
         keywords = parser_keywords(probe_parser, DEFAULT_TEXT)
         self._probe = partial(StreamMachine, tools=self._registry, execute="never", dialects=dialects, **keywords)
         self._messages = close_answered_calls(history, self._writer.dialects)
+        self._system = (System(system),) if system else ()
         self._sent = 0  # the number of steps whose turns and results are already in `_messages`
         self._body = deepcopy(dict(request.body))
         self._follows_up = follow_up != "never"
@@ -288,7 +293,9 @@ class Chat(ToolStream):
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation
         choice = self._run.machine.tool_choice
-        ask = Ask(tuple(self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide)
+        ask = Ask(
+            (*self._system, *self._messages), tuple(self._registry), choice, self._body, dialects, hide=self._hide
+        )
         if shown or (mode == "off" and self._fallback is not None):
             models = self._fallback or Fallback(self._model)
             return FailoverReply(models, ask, self._writer.write, self._discard_answer, self._failed_models, shown)

@@ -474,17 +474,19 @@ async def test_the_taught_dialect(dialects: Any, opener: str) -> None:
     assert opener in taught(model)[0]
 
 
-async def test_each_request_has_one_tool_section() -> None:
-    """The prompt of the application comes first, and the history is unchanged."""
+@pytest.mark.parametrize("system", [None, "Be brief."])
+async def test_each_request_has_one_tool_section(system: str | None) -> None:
+    """The prompt of the application comes first, and the history is unchanged. It has no `system` of the chat."""
     model = ScriptedModel([IN_TEXT, ANSWER], native_tool_calls=False)
-    system = {"role": "system", "content": "Be brief."}
-    events = chat(model, [system, QUESTION], tools=TOOLS)
+    messages = [{"role": "system", "content": "Be brief."}, QUESTION][system is not None :]
+    events = chat(model, messages, system=system, tools=TOOLS)
     await events
 
     first, second = ([each for each in ask.history if isinstance(each, System)] for ask in model.asks)
     assert first == second
     assert first[0].text.startswith("Be brief.\n\n<tool_instructions>")
-    assert [system, QUESTION] == events.messages()[:2]
+    roles = [message["role"] for message in events.messages()]
+    assert (messages, roles.count("system")) == (events.messages()[: len(messages)], len(messages) - 1)
 
 
 async def test_a_taught_model_gets_native_calls_as_text() -> None:
