@@ -15,11 +15,12 @@ from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program
 from tests.clients.typescript_package import LOADED, PAGE, SOURCE, check_types, pack, unpack
-from tests.clients.typescript_scenes import SCENES
+from tests.clients.typescript_scenes import PAID, SCENES
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
-from tests.whole.test_server_programs import END, TEXT, serving
+from tests.support.talks import calls, says
+from tests.whole.test_server_programs import END, PROGRAMS, TEXT, serving
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
@@ -134,3 +135,24 @@ async def test_a_scene(folder: Path, how: str, scene: str) -> None:
     answers, check = SCENES[scene]
     async with serving("client", *answers(), user="ann") as (server, _):
         check(await run_program(folder, "typescript.mjs", how, server.url, scene), how)
+
+
+@pytest.mark.parametrize("how", ["socket", "conversation"])
+async def test_a_decision_about_a_run_that_has_ended(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has the new events, also after a lost connection. A wrong decision is refused."""
+    program = PROGRAMS["client"]
+    for old, new in (
+        ("Runs(shut", "Runs(resume=lambda run: ask([], run), ledger=MemoryLedger(), shut"),
+        ("def ask(asked: dict[str, Any]) -> Chat:", "def ask(asked: Any, run: Run | None = None) -> Chat:"),
+        ('read_messages(asked["messages"], client=True)', 'run.history if run else read_messages(asked["messages"])'),
+        ('approvals=ApprovalOptions(ask="now")', "resume=run"),
+        ("import parse_decision", "import MemoryLedger, parse_decision"),
+    ):
+        assert 1 == program.count(old), old
+        program = program.replace(old, new)
+    monkeypatch.setitem(PROGRAMS, "client", program)
+    async with serving("client", calls(("pay", PAID), text="I pay."), says("Pa", "id."), user="ann") as (server, _):
+        end = await run_program(folder, "typescript.mjs", how, server.url, "later")
+    assert ("waiting", "SocketError: decision_refused", None) == (end["waiting"], end["wrong"], end["failure"])
+    assert ["paid 50 to Ann", "Paid."] == [part.get("result") or part["text"] for part in end["turn"]["parts"]]
+    assert ("finished", 1) == (end["turn"]["state"], len(end["asked"]))

@@ -56,6 +56,7 @@ export function makeScenes(lib, how, base) {
     return {
       ask: (message) => socket.ask(message, { conversation }),
       resume: (run, more) => socket.resume(run, { ...more, conversation }),
+      decide: (run, call, decision) => socket.decide(run, call, decision, { conversation }),
       close: () => socket.close(),
     };
   };
@@ -101,6 +102,14 @@ export function makeScenes(lib, how, base) {
         if (event.type === "approval-requested") await answer.approve(event);
       });
       return { ...heard, refused: second === null ? refused : [second] };
+    },
+    async later(client) {
+      const { turn } = await hear(client.ask(ask("Pay.")));
+      const { id } = turn.parts.find((part) => part.kind === "call");
+      const wrong = await hear(client.decide(turn.run, id, { decision: "approve", digest: "of another call" }));
+      cut = true;
+      const heard = await hear(client.decide(turn.run, id, { decision: "approve" }));
+      return { ...heard, waiting: turn.state, wrong: wrong.failure, asked };
     },
     own: async (client) => hear(client.ask(ask("When?"))),
     async stop(client) {

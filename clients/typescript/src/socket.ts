@@ -57,6 +57,15 @@ export class Socket {
     return this.#add(null, options.conversation, run, options.after);
   }
 
+  /**
+   * Decides about a call of a run that has ended waiting, even after a reload or a restart of the server. The answer has
+   * the events of the run that continues. If other calls of the run still wait, it has only `done`. If the server refuses
+   * the decision, the answer throws `SocketError`.
+   */
+  decide(run: string, callId: string, decision: Decision, options: { conversation?: string } = {}): Answer {
+    return this.#add({ run_id: run, call_id: callId, ...decision }, options.conversation);
+  }
+
   /** Closes the connection. Runs of the server continue. */
   close(): void {
     this.#closed = true;
@@ -107,7 +116,7 @@ export class Socket {
     const answer = this.#queues.get(conversation)?.[0];
     if (!("type" in said)) {
       const refused = new SocketError(said.error.code, said.error.message, said.error.call_id ?? null);
-      if (refused.callId !== null || answer === undefined) this.#options.onRefused?.(refused);
+      if (answer === undefined || (refused.callId !== null && refused.callId !== answer.decides)) this.#options.onRefused?.(refused);
       else {
         this.#shift(conversation)?.fail(refused);
         this.#next();
@@ -157,6 +166,11 @@ class SocketAnswer extends Answer {
     this.#out = out;
   }
 
+  /** The id of the call that this answer's message decides about, or null. */
+  get decides(): unknown {
+    return this.#message?.decision === undefined ? null : this.#message.call_id;
+  }
+
   send(): void {
     this.isSent = true;
     const run = this.known ?? this.run;
@@ -167,6 +181,7 @@ class SocketAnswer extends Answer {
 
   take(event: StreamEvent): void {
     if (event.type === "start") this.known = event.run_id;
+    else if (this.decides !== null) this.known ??= String(this.#message?.run_id);
     this.#last = Math.max(this.#last, event.seq);
     this.#ended ||= event.type === "done";
     this.#events.push(event);
