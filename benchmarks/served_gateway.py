@@ -2,7 +2,7 @@
 
     python -m benchmarks.served_gateway UPSTREAM
 
-Both ask the same upstream, and stand in one process: `/bare` passes the bytes, whatever is below `/v1` is the gateway.
+Both run in one process and call the same upstream. `/bare` passes the bytes through. Paths below `/v1` are the gateway.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Runs the detectors of SGLang as its chat endpoint does.
 
-An increment for each delta; at the end `finish`, and what of the last call's arguments was parsed but not told.
+It parses an increment for each delta. At the end it calls `finish`, and sends the arguments of the last call that were
+parsed but not sent.
 """
 
 from __future__ import annotations
