@@ -3,8 +3,8 @@
     .venv/bin/uvicorn --app-dir examples scripted_provider:app --port 8080
 
 If the request offers `get_weather`, `weather` or `pay`, the answer calls it. A question such as `send {"to": "Ann"}`
-calls any other tool. Any other answer counts, so slowly that you can reload the page or stop the answer. The model
-`short` answers in one sentence instead, unless the question has the word "count". If the model has the name of a
+calls another tool. Otherwise the answer counts slowly, so that you can reload the page or stop it. The model `short`
+answers in one sentence instead, unless the question has the word "count". If the model has the name of a
 recording in the package, the recording is played.
 """
 

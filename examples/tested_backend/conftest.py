@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """asyncio, as the server of the backend uses."""
+    """Use asyncio, like the server of the backend."""
     return "asyncio"
