@@ -241,6 +241,26 @@ async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
     await context.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("typed", "Cities Send Oslo: 717710Bergen: 291940 finished"),
+        ("client-tool", "Chat Send get_time_zone: Europe/Oslo. It is late there."),
+    ],
+)
+async def test_a_page_of_items_and_one_with_a_tool(chromium: Any, name: str, shown: str) -> None:
+    """They replace the items of an invalid answer, and run a tool that the model calls."""
+    context = await chromium.new_context(timezone_id="Europe/Oslo")
+    async with serving(name, page=ICON + PAGES[name]) as (server, _):
+        page = await context.new_page()
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.locator("main")).to_have_text(shown)
+        assert [] == faults + await looks(page)
+        await context.close()  # before the server, which the page may still ask
+
+
 async def test_two_chats_share_a_connection(chromium: Any) -> None:
     """One is stopped while the other is answered, and continues afterwards."""
     model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]), Loopback([TEXT, END]))

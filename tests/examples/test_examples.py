@@ -17,7 +17,7 @@ import pytest
 import websockets
 from fastapi import FastAPI
 
-from streamtools import chat
+from streamtools import ToolError, chat
 from streamtools.conversation import OpenAIChat, ScriptedModel
 from tests.examples.loading import EXAMPLES, call, load, piece, say
 from tests.support.gateway import collect, request, stream
@@ -57,6 +57,12 @@ async def test_the_page_answers_with_and_without_a_model(monkeypatch: pytest.Mon
     assert "http" not in page.text.replace("http-equiv", "")
     said = [[event["message"] for event in events if event["type"] == "executed"] for events in answers]
     assert [["18 °C in Oslo"], ["18 °C in Paris"]] == said
+
+
+@pytest.mark.parametrize("address", ["http://169.254.169.254/latest/meta-data/", "file:///etc/passwd"])
+async def test_a_tool_fetches_no_internal_address(address: str) -> None:
+    with pytest.raises(ToolError, match=r"^The page cannot be read\.$"):
+        await load("fetch_public").fetch(address)
 
 
 @pytest.mark.parametrize("native", [True, False])

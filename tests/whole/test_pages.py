@@ -38,7 +38,7 @@ def read(page: str) -> str:
 
 
 def programs(page: str) -> Iterator[Block]:
-    return (block for block in read_blocks(read(page)) if block.language == "python")
+    return (block for block in read_blocks(read(page)) if block.language == "python" and "app" not in block.notes)
 
 
 @pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_asynchronous_code_prints_the_output_of_the_page(
 
 @pytest.mark.parametrize(
     ("page", "count", "is_one_program"),
-    [("failover", 1, False), ("histories", 1, True), ("typed-values", 4, True), ("vault", 2, True)],
+    [("failover", 1, False), ("histories", 1, True), ("typed-values", 3, True), ("vault", 2, True)],
 )
 def test_programs_print_the_output_of_the_page(
     page: str, count: int, is_one_program: bool, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +149,7 @@ class Naming(NoOpMeter):
 def test_the_observability_page_lists_each_metric() -> None:
     meter = Naming()
     Instrumentation(NoOpTracer(), meter, None, False)
-    assert meter.names == set(re.findall(r"^\| `([\w.]+)` \| [^`]", read("observability"), re.MULTILINE))
+    assert meter.names == set(re.findall(r"^- `([\w.]+\.[\w.]+)`: ", read("observability"), re.MULTILINE))
 
 
 def test_the_pages_of_dialects_and_models_are_current() -> None:

@@ -31,11 +31,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
-    *("complete", "complete-websocket", "typescript-client", "ai-sdk", "ag-ui", "security"),
+    *("complete", "complete-websocket", "typescript-client", "ai-sdk", "ag-ui", "security", "typed-values"),
+    "permissions",
 )
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
-PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
+PROGRAMS = {each.notes["app"]: each.text.replace("delay=0.3", "delay=0") for each in BLOCKS if "app" in each.notes}
 IMPORT = re.findall("from app .+\n", PROGRAMS["complete-websocket"])[0]
 PROGRAMS["complete-websocket"] = PROGRAMS["complete-websocket"].replace(IMPORT, PROGRAMS["complete"])
 ADDRESS = "http://127.0.0.1:8080/"
@@ -94,6 +95,12 @@ async def test_a_question_gets_the_events_of_its_run() -> None:
         response = await client.post("/chat", json={"messages": ASKED})
     assert "text/event-stream" == response.headers["content-type"]
     check_shown("fastapi", response.text)
+
+
+async def test_a_page_gets_each_item_and_the_answer_of_a_retry() -> None:
+    async with serving("typed") as (_, client):
+        response = await client.post("/cities", json={"question": "Two cities of Norway?"})
+    assert ("application/x-ndjson", SHOWS["typed"]) == (response.headers["content-type"], response.text)
 
 
 async def hear(client: websockets.ClientConnection, last: str) -> Any:
@@ -492,7 +499,7 @@ async def test_a_page_keeps_its_own_protocol() -> None:
     assert ["failed", "stopped", "truncated"] == [read_frames(other.encode())[-1]["done"] for other in others]
 
 
-POSTS = dict.fromkeys(("fastapi", "origin", "runs", "approval", "client", "custom"), "/chat")
+POSTS = dict.fromkeys(("fastapi", "origin", "runs", "approval", "client", "client-tool", "custom"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
@@ -523,12 +530,12 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 
 def test_each_page_has_the_same_commands() -> None:
     commands = [block.text for block in BLOCKS if "scripted_provider" in block.text and block.language == "sh"]
-    assert [commands[0]] * (len(PAGES) - 2) == commands  # front-end.md explains them, and security.md needs none
+    assert [commands[0]] * (len(PAGES) - 4) == commands  # front-end.md explains them, and the last three need none
 
 
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
-    assert {*POSTS, "complete", "complete-websocket", "conversations", "browser-tool"} == PROGRAMS.keys()
+    assert {*POSTS, "complete", "complete-websocket", "conversations", "browser-tool", "typed"} == PROGRAMS.keys()
     assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
 
 
