@@ -121,8 +121,7 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
         page = await context.new_page()
         faults = watch(page)
         await page.goto(f"{server.url}/")
-        await page.locator("#question").fill("Hello?")
-        await page.get_by_role("button", name="Send").click()
+        await send(page, "Hello?")
         await expect(page.locator("#log")).to_have_text("It is warm.")
         await page.reload()
         await expect(page.locator("#log")).to_have_text("It is warm.")
@@ -139,6 +138,11 @@ async def failing(status: int, route: Any) -> None:
     await route.fulfill(status=status, body="Internal Server Error")
 
 
+async def send(page: Any, text: str) -> None:
+    await page.locator("#question").fill(text)
+    await page.get_by_role("button", name="Send").click()
+
+
 async def test_a_complete_page(chromium: Any) -> None:
     """It shows its messages and its question after a restart. It continues a reloaded answer, and stops it."""
     context = await chromium.new_context()
@@ -146,14 +150,10 @@ async def test_a_complete_page(chromium: Any) -> None:
     page = await context.new_page()
     faults = watch(page)
 
-    async def send(text: str) -> None:
-        await page.locator("#question").fill(text)
-        await page.get_by_role("button", name="Send").click()
-
     log = page.locator("#log")
     async with serving("complete", calls(("pay", {"to": "Ann", "amount": 5}), text="I pay."), page=html) as (server, _):
         await page.goto(f"{server.url}/")
-        await send("Pay Ann 5.")
+        await send(page, "Pay Ann 5.")
         await expect(page.get_by_role("button", name="Approve")).to_be_visible()
         assert [] == faults + await looks(page)
         await page.goto("about:blank")  # before the server ends, which the page may still ask
@@ -161,11 +161,11 @@ async def test_a_complete_page(chromium: Any) -> None:
     async with serving("complete", *answers, page=html) as (server, _):
         await page.goto(f"{server.url}/")
         await expect(log).to_have_text('> Pay Ann 5. I pay.pay {"to":"Ann","amount":5} Approve Deny')
-        await send("Hello?")
+        await send(page, "Hello?")
         await expect(page.locator("#state")).to_have_text("A call waits for a decision.")
         await page.get_by_role("button", name="Approve").evaluate("button => { button.click(); button.click(); }")
         await expect(log).to_have_text("> Pay Ann 5. I pay. ann paid Ann 5 EUR It is warm.")
-        await send("More?")
+        await send(page, "More?")
         await expect(log).to_contain_text("> More? It is warm.")
         await page.reload()
         await expect(log).to_contain_text("> More? It is warm.")
@@ -194,19 +194,15 @@ async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
     page = await context.new_page()
     faults = watch(page)
 
-    async def send(text: str) -> None:
-        await page.locator("#question").fill(text)
-        await page.get_by_role("button", name="Send").click()
-
     log = page.locator("#logs > :not([hidden])")
     paying = calls(("pay", {"to": "Ann", "amount": 5}), text="I pay.")
     async with serving("complete-websocket", paying, paying, page=html) as (server, _):
         await page.goto(f"{server.url}/")
-        await send("Pay Ann 5.")
+        await send(page, "Pay Ann 5.")
         await expect(log.get_by_role("button", name="Approve")).to_be_visible()
         assert [] == faults + await looks(page)
         await page.locator("#add").click()
-        await send("Pay Ann 5.")
+        await send(page, "Pay Ann 5.")
         await expect(log.get_by_role("button", name="Approve")).to_be_visible()
         await page.get_by_role("button", name="Stop").click()
         await expect(log).to_have_text("> Pay Ann 5. I pay. (stopped)")
@@ -217,18 +213,18 @@ async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
         await page.goto(f"{server.url}/")
         await page.get_by_role("button", name="chat 1").click()
         await expect(log).to_have_text('> Pay Ann 5. I pay.pay {"to":"Ann","amount":5} Approve Deny')
-        await send("Hello?")
+        await send(page, "Hello?")
         await expect(page.locator("#state")).to_have_text("A call waits for a decision.")
         await log.get_by_role("button", name="Approve").evaluate("button => { button.click(); button.click(); }")
         await expect(log).to_contain_text("I pay. ann paid Ann 5 EUR It is warm.")
         await page.locator("#add").click()
-        await send("More?")
+        await send(page, "More?")
         await expect(log).to_have_text("> More? It is warm.")
         await page.reload()
         await page.get_by_role("button", name="chat 3").click()
         await expect(log).to_have_text("> More? It is warm.")
         await page.get_by_role("button", name="chat 1").click()
-        await send("Again.")
+        await send(page, "Again.")
         await expect(log).to_contain_text("> Again. It is warm.")
         await page.get_by_role("button", name="chat 3").click()
         await page.get_by_role("button", name="Stop").click()
