@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache, wraps
 from inspect import CO_VARKEYWORDS, Parameter, iscoroutinefunction, signature, unwrap
 from types import CoroutineType, FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -147,6 +147,14 @@ class Code(StrEnum):
     position is after the last event of the run, and all its events follow."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool with this name was already registered. This code appears only in the log."""
+
+
+RefusalCode: TypeAlias = Literal[
+    "already_decided", "busy", "decision_refused", "ending", "expired", "invalid_decision", "invalid_messages",
+    "not_waiting", "run_not_found", "stopped", "too_many_runs", "unreachable", "wrong_digest", "wrong_kind",
+    "wrong_result",
+]  # fmt: skip
+"""Why a request is refused: the `code` of an exception, in the body of its response or in the frame of its error."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
@@ -478,6 +486,8 @@ class RecordingError(StreamToolsError):
 class _AnsweredError(StreamToolsError):
     """An exception for which `asgi.exception_handlers` has a response. Its traceback says so."""
 
+    code: RefusalCode
+
     def __init__(self, *given: object) -> None:
         super().__init__(*given)
         self.add_note("To answer it with a status other than 500, write exception_handlers=asgi.exception_handlers.")
@@ -486,21 +496,31 @@ class _AnsweredError(StreamToolsError):
 class RunNotFound(_AnsweredError, LookupError):
     """The run does not exist for this user: it never existed, belongs to another user, or is no longer stored."""
 
+    code = "run_not_found"
+
 
 class OwnerUnreachable(_AnsweredError, TimeoutError):
     """The process that drives a run, or Redis, did not respond in time. Both may still have received the request."""
+
+    code = "unreachable"
 
 
 class Draining(_AnsweredError, ClosedError):
     """The server is shutting down. Active runs finish, and new runs are refused."""
 
+    code = "ending"
+
 
 class TooManyRuns(_AnsweredError):
     """The maximum number of concurrent runs has been reached."""
 
+    code = "too_many_runs"
+
 
 class ConversationBusy(_AnsweredError):
     """A run of the conversation is active or waits for decisions, so no other one may start."""
+
+    code = "busy"
 
 
 class EventOrderError(StreamToolsError, ValueError):
@@ -525,25 +545,35 @@ class UnrecordedRequest(RecordingError, LookupError):
 
 
 class UnreadableSource(StreamToolsError, TypeError):
-    """No adapter can read the object that was passed as a source."""
+    """No adapter can read a source, or the handler of a websocket returned no stream."""
 
 
 class DecisionRefused(StreamToolsError, ValueError):
-    """A decision about a call is refused. Possible reasons:
+    """A decision about a call is refused. The `code` is the reason:
 
-    - The call does not wait for a decision, or it waits for another kind of decision.
-    - An earlier decision about the call differs.
-    - The question has expired.
-    - The decision was made for a call with other content.
+    - `not_waiting`: The call does not wait for a decision.
+    - `wrong_kind`: It waits for another kind of decision.
+    - `already_decided`: An earlier decision about the call differs.
+    - `expired`: The question has expired.
+    - `stopped`: The run was stopped.
+    - `wrong_digest`: The decision was made for a call with other content.
+    - `wrong_result`: The result does not match the return type of the tool.
+    - `decision_refused`: The application has raised this exception.
     """
+
+    def __init__(self, *given: object, code: RefusalCode = "decision_refused") -> None:
+        super().__init__(*given)
+        self.code = code
 
 
 class InvalidDecision(DecisionRefused):
-    """The JSON of a request is not a decision."""
+    """The JSON of a request is not a decision. The `code` is `invalid_decision`."""
 
 
 class InvalidMessages(_AnsweredError, ValueError):
     """A client has sent messages that are invalid, or that a client must not send."""
+
+    code = "invalid_messages"
 
 
 class CallRefused(StreamToolsError):

@@ -459,11 +459,15 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
 
 
 class Executing(Event, frozen=True, gc=False, tag="executing"):
-    """The call has started. If its arguments are invalid or its tool is unknown, an `error` follows."""
+    """The call has started. If its arguments are invalid or its tool is unknown, an `error` follows.
+
+    If `client` is true, the front end must now execute the call, and send its result.
+    """
 
     type: ClassVar[Literal["executing"]] = "executing"
     call: ToolCall
     seq: int = 0
+    client: bool = False
 
 
 class Progress(Event, frozen=True, gc=False, tag="progress"):
@@ -561,7 +565,11 @@ class Raw(RuledEvent, frozen=True, gc=True, tag="raw"):
 
 
 class Done(Event, frozen=True, gc=False, tag="done"):
-    """The run has ended. This is its last event. `pending` holds the calls that have not run."""
+    """The run has ended. This is its last event. `pending` holds the calls that have not run.
+
+    `client` has the ids of the pending calls that the front end must now execute. Only a run with the reason `waiting`
+    has any. Its other calls wait for an approval, or a limit has stopped them.
+    """
 
     type: ClassVar[Literal["done"]] = "done"
     reason: DoneReason
@@ -570,6 +578,7 @@ class Done(Event, frozen=True, gc=False, tag="done"):
     pending: list[ToolCall]
     conversation_id: str | None = None
     seq: int = 0
+    client: list[str] = []
 
 
 class Markup(Event, frozen=True, gc=False, tag="markup"):
@@ -799,6 +808,8 @@ def _normalized(event: EventT, rename: Callable[[str, str | None], str | None]) 
             changes[name] = rename("run", value)
         elif name == "call_id":
             changes[name] = rename("call", value)
+        elif isinstance(event, Done) and name == "client":
+            changes[name] = [rename("call", call_id) for call_id in value]
         elif isinstance(value, ToolCall):
             changes[name] = msgspec.structs.replace(value, id=rename("call", value.id))
         elif name == "pending":

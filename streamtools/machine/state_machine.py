@@ -114,8 +114,8 @@ class Ending:
     failed: bool = False
     stopped_by: str | None = None
     """The finish reason that names the limit, judge or tool that stopped the run. None if the run was not stopped."""
-    waits: bool = False
-    """True if a pending call waits for an approval, or for its result from the client."""
+    asked: dict[str, bool] | None = None
+    """Maps the id of each call that waits to True if it waits for an approval, or to False if for its result."""
     finish: str | None = None
     """The finish reason of the last turn. None if it is not known."""
     raw_finish: str | None = None
@@ -163,9 +163,10 @@ class Ending:
         elif self.stopped_by:
             reason = "stopped"
         else:
-            reason = "truncated" if self.finish in _CUT else "waiting" if self.waits else "finished"
+            reason = "truncated" if self.finish in _CUT else "waiting" if self.asked else "finished"
         finish = self.stopped_by or self.finish if reason == "stopped" else self.finish
-        return Done(reason, finish, self.raw_finish, pending, self.conversation_id)
+        client = [id for id, is_approval in (self.asked or {}).items() if reason == "waiting" and not is_approval]
+        return Done(reason, finish, self.raw_finish, pending, self.conversation_id, client=client)
 
 
 class StreamMachine:
@@ -328,13 +329,13 @@ class StreamMachine:
         self._taken += runnable
         return runnable
 
-    def leave_pending(self, calls: Sequence[ToolCall], *, wait: bool = False) -> None:
+    def leave_pending(self, calls: Sequence[ToolCall], asked: dict[str, bool] | None = None) -> None:
         """Add `calls` to `pending`. `take_runnable` has returned them, and the caller did not execute them.
 
-        With `wait=True`, some of them wait for an approval, or for their results from the client.
+        `asked` maps the id of each call that waits to True if it waits for an approval, or to False if for its result.
         """
         self.pending += calls
-        self._ending.waits = self._ending.waits or wait
+        self._ending.asked = (self._ending.asked or {}) | (asked or {})
 
     def end_step(self) -> list[UIEvent]:
         """End the step after its calls have run. Calls that are still in `runnable` become pending."""

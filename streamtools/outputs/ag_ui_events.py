@@ -155,7 +155,7 @@ class AGUIEncoder(FrontEndEncoder):
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
         elif done.reason in COMPLETE and done.pending:
-            unapproved = [call.id for call in done.pending if call.id in self._approval_requests]
+            unapproved = [call.id for call in done.pending if call.id in {*self._approval_requests} - {*done.client}]
             interrupts = [{"id": call_id, "reason": "tool_approval", "toolCallId": call_id} for call_id in unapproved]
             if interrupts:
                 outcome = {"type": "interrupt", "interrupts": interrupts}

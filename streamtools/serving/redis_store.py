@@ -290,7 +290,7 @@ class RedisStore(Checked):
                 try:
                     await run.decide(message["call_id"], msgspec.convert(message["decision"], Decision))
                 except DecisionRefused as error:
-                    return {"refused": str(error)}
+                    return {"refused": str(error), "code": error.code}
         return {}
 
     # Runs whose lease has expired.
@@ -618,10 +618,10 @@ class RemoteRun(Run):
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         decision = read_decision(call_id, decision)
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
-        answer = {"over": True} if self.ended else await self._process.messages.ask(self._key, request)
+        answer: dict[str, Any] = {"over": True} if self.ended else await self._process.messages.ask(self._key, request)
         if answer.get("over"):
             await self.load_end(await self._process.server.read_result(self._key))
             await super().decide(call_id, decision)
         elif "refused" in answer:
-            raise DecisionRefused(answer["refused"])
+            raise DecisionRefused(answer["refused"], code=answer["code"])
         self.decisions = {**self.decisions, call_id: decision}

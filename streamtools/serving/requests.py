@@ -7,6 +7,7 @@ garbage or frees values. So the number of JSON values in a body is limited as we
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from streamtools.errors import (
     ConversationBusy,
@@ -149,13 +150,17 @@ def _as_text(request: object, refused: HTTPException) -> Response:
     return PlainTextResponse(refused.detail, refused.status_code, refused.headers)
 
 
-async def _respond(status: int, message: str, request: Any, error: Exception) -> Response:
+async def _respond(status: int, message: str, request: Any, error: Any) -> Response:
     """Respond as the application does to an HTTPException. Without a message, the client gets the error text."""
     headers = {"retry-after": str(RETRY_AFTER)} if status == 503 else None
     respond = request.app.exception_handlers.get(HTTPException, _as_text)
     refused = HTTPException(status, message or str(error), headers)
-    response: Response | Awaitable[Response] = respond(request, refused)
-    return await response if isawaitable(response) else response
+    given: Response | Awaitable[Response] = respond(request, refused)
+    response = await given if isawaitable(given) else given
+    if isinstance(response, JSONResponse) and isinstance(body := json.loads(bytes(response.body)), dict):
+        response.body = response.render({"code": error.code, **body})
+        response.headers["content-length"] = str(len(response.body))
+    return response
 
 
 exception_handlers: dict[Any, Any] = {
@@ -173,5 +178,6 @@ exception_handlers: dict[Any, Any] = {
 The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
 run, and 400 for an invalid decision and for invalid messages of a client. It is 409 for any other decision that is
 refused, and for a conversation in which no other run may start.
-The body has the form of the framework's errors. In FastAPI, it is JSON with a `detail`.
+The body has the form of the framework's errors. In FastAPI, it is JSON with a `detail`. A JSON object also has
+the `code` of the exception, such as `wrong_digest`.
 """

@@ -367,7 +367,7 @@ class Run(AsyncOnly, Checked, Decidable):
             return done
         with suppress(Exception), anyio.move_on_after(_STORE_TIMEOUT_S):  # without the store, the run still waits
             await self._sync_decisions()
-        return msgspec.structs.replace(done, reason="cancelled") if self._is_withdrawn else done
+        return msgspec.structs.replace(done, reason="cancelled", client=[]) if self._is_withdrawn else done
 
     def _cancel(self, *, cancel_cleanup: bool = False, by_caller: bool = False) -> None:
         """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
@@ -552,7 +552,7 @@ class Run(AsyncOnly, Checked, Decidable):
         if self._ends_as == "failed":
             done = await self._fail(done, FAILED)
         elif self._is_stopped and done.reason == "waiting":
-            self._ends_as = "cancelled"
+            self._ends_as, done = "cancelled", msgspec.structs.replace(done, client=[])
         done = msgspec.structs.replace(done, seq=self._journal.last + 1, reason=self._ends_as or done.reason)
         if self._place is not None and self._must_be_stored(done):
             try:
@@ -569,7 +569,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """Write an error. Returns the `done` of the failed run."""
         self._ends_as = "failed"
         await self._take(Error(Code.STREAM_INTERRUPTED, message))
-        return msgspec.structs.replace(done, reason="failed", seq=0)
+        return msgspec.structs.replace(done, reason="failed", seq=0, client=[])
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has. Add a missing `done`, after an error if the run failed."""

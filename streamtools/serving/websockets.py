@@ -38,10 +38,12 @@ from streamtools.errors import (
     RunNotFound,
     StreamToolsError,
     TooManyRuns,
+    UnreadableSource,
     check_function,
     check_kind,
     check_methods,
     check_number,
+    place_of,
 )
 from streamtools.events import UI_EVENTS, Done, Error, Start, UIEvent, Warning, join_deltas
 from streamtools.json_values import count_values
@@ -264,15 +266,8 @@ Ids of this package have about 24 characters, and ids of providers have fewer th
 """
 
 
-_CODES: dict[type[Exception], str] = {
-    ConversationBusy: "busy",
-    DecisionRefused: "decision_refused",
-    Draining: "ending",
-    OwnerUnreachable: "unreachable",
-    RunNotFound: "run_not_found",
-    TooManyRuns: "too_many_runs",
-}
-"""The codes with which exceptions of the handler are reported to the client, as ordinary events of a service."""
+_REFUSALS = (ConversationBusy, DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns)
+"""Exceptions of the handler whose `code` is reported to the client, as ordinary events of a service."""
 
 
 class FrameError(Exception):
@@ -457,9 +452,8 @@ async def serve_websocket(
     frame with the code `refused`. It is also refused if the stream raises one of these before its first event. The log
     reports the type, line and reason of the exception, and the handler (`message_refused`). Any other exception is
     raised, and the websocket is closed with 1011. This includes each `StreamToolsError`, except these of the handler:
-    `ConversationBusy` is answered with the error `busy`, `DecisionRefused` with `decision_refused`, `OwnerUnreachable`
-    with `unreachable`, `RunNotFound` with `run_not_found`, `TooManyRuns` with `too_many_runs`, and `Draining` with
-    `ending`.
+    `ConversationBusy`, `DecisionRefused`, `Draining`, `OwnerUnreachable`, `RunNotFound` and `TooManyRuns` are answered
+    with an error that has their `code`.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
@@ -659,12 +653,11 @@ class _Connection:
         decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
         try:
             if decidable is None:
-                raise DecisionRefused(
-                    f"Call {frame.call_id[:64]!r} does not wait for a decision: no such run is being sent."
-                )
+                reason = f"Call {frame.call_id[:64]!r} does not wait for a decision: no such run is being sent."
+                raise DecisionRefused(reason, code="not_waiting")
             await decidable.decide(frame.call_id, frame.decision)
         except (DecisionRefused, OwnerUnreachable) as error:
-            raise FrameError("decision_refused", str(error), frame) from None
+            raise _refusal(error, frame) from None
 
     # Answers of the server.
 
@@ -705,7 +698,7 @@ class _Connection:
                 case _:
                     made = self.handler(frame, conversation)
             readable: Readable | None = await made if iscoroutine(made) else made
-        except tuple(_CODES) as error:
+        except _REFUSALS as error:
             raise _refusal(error, frame) from None
         if readable is None:
             return
@@ -714,7 +707,10 @@ class _Connection:
             self.continued.update(chain_of(readable.id)[1:])
         elif self.runs is not None:
             _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
-        answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
+        try:
+            answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
+        except (TypeError, ValueError) as error:  # a fault of the application, not of the client
+            raise UnreadableSource(f"the handler {place_of(self.handler)}: {error}") from None
         try:
             if answer.is_cancelled:
                 await self._stop(reader, conversation)
@@ -746,7 +742,7 @@ class _Connection:
                 answer.run = await self._decide_about_run(frame, answer.sink)
             elif isinstance(frame, CancelFrame):
                 answer.run = await self._stop_run(str(frame.run_id), answer.sink)
-        except tuple(_CODES) as error:
+        except _REFUSALS as error:
             await self._send_error(_refusal(error, frame), conversation)
         except Exception as error:
             self._fail(error)
@@ -781,14 +777,13 @@ class _Connection:
 
 
 def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:
-    _log.warning("message_refused", **explained(error), handler=getattr(function, "__qualname__", repr(function)))
-    return FrameError("refused", "The message is invalid.")
+    _log.warning("message_refused", **explained(error), handler=place_of(function), advice="fix the handler or page")
+    return FrameError("refused", "The server could not read the message. Its log has the reason.")
 
 
-def _refusal(error: Exception, frame: Frame) -> FrameError:
-    """Return the error that the client gets for an exception of the `_CODES`."""
-    code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-    return FrameError(code, str(error), frame, **({"retry_after": RETRY_AFTER} if code == "ending" else {}))
+def _refusal(error: Any, frame: Frame) -> FrameError:
+    """Return the error that the client gets for one of the `_REFUSALS`."""
+    return FrameError(error.code, str(error), frame, **({"retry_after": RETRY_AFTER} if error.code == "ending" else {}))
 
 
 def _shutdown_error(frame: Frame) -> FrameError:

@@ -210,7 +210,7 @@ class StepRunner:
 
     def _make_pending(self, calls: list[ToolCall]) -> None:
         """Make these calls pending, and remove them from the step."""
-        self.machine.leave_pending(calls, wait=any(call.id in self.approvals.suspended for call in calls))
+        self.machine.leave_pending(calls, {id: each.approval for id, each in self.approvals.suspended.items()})
         pending = {call.id for call in calls}
         for call_id in pending:
             self._outcomes.pop(call_id, None)

@@ -35,7 +35,7 @@ from streamtools.logs import Logger
 from streamtools.tools.cancellation import call_function, is_failure
 from streamtools.tools.context import ToolContext
 from streamtools.tools.ledger import CallLedger
-from streamtools.tools.tool import Tool
+from streamtools.tools.tool import Tool, find_mismatch
 
 if TYPE_CHECKING:
     from streamtools.tools.signature import Arguments
@@ -93,7 +93,7 @@ def parse_decision(data: bytes | str | dict[str, Any]) -> Decision:
         return decode(data, type=Decision)
     except msgspec.DecodeError as error:
         advice = "" if "unknown field" in str(error) else '; write {"decision": "approve"}, "deny" or "answer"'
-        raise InvalidDecision(f"{str(error)[:120]}{advice}") from None
+        raise InvalidDecision(f"{str(error)[:120]}{advice}", code="invalid_decision") from None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     If `approval` is True, the question is whether the call may run. Otherwise it asks for the result of the call.
     `digest` is the digest of the call that was shown. `expires` is the time when the question expires, or None if it
     never expires. `asked` is the time when the question was asked, or None if that time is unknown. Both times are in
-    seconds since 1970.
+    seconds since 1970. `result_schema` is the JSON schema of the result, or None if it is unknown or not asked for.
     """
 
     call: ToolCall
@@ -110,17 +110,23 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     approval: bool
     expires: float | None = None
     asked: float | None = None
+    result_schema: dict[str, Any] | None = None
 
     def check(self, decision: Decision) -> None:
-        """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
+        """Raise `DecisionRefused` for the wrong kind of decision or result, or an approval of a different call."""
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
         if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
             expected = "Approve or Deny" if self.approval else "Answer or Deny"
-            raise DecisionRefused(f"{shown} waits for {expected}, got {type(decision).__name__}")
+            raise DecisionRefused(f"{shown} waits for {expected}, got {type(decision).__name__}", code="wrong_kind")
         changed = self.call.digest != self.digest
         if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
             advice = "show it again, and approve with the digest of its event `approval-requested`"
-            raise DecisionRefused(f"{shown} is not the call that was shown: its digest differs; {advice}")
+            reason = f"{shown} is not the call that was shown: its digest differs; {advice}"
+            raise DecisionRefused(reason, code="wrong_digest")
+        match decision:
+            case Answer(result, None) if mismatch := find_mismatch(result, self.result_schema):
+                reason = f"{shown}: the result does not match the declared return type: {mismatch}"
+                raise DecisionRefused(reason, code="wrong_result")
 
     def has_expired(self, now: float) -> bool:
         """Return whether the question has expired."""
@@ -151,9 +157,9 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
     streamtools.errors.DecisionRefused: call 'call_1' was approved; this decision is ignored
     """
     if made == Deny(EXPIRED) != given:
-        raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+        raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired", code="expired")
     if made == Deny(STOPPED) != given:
-        raise DecisionRefused(f"the run that asked about call {call_id[:64]!r} was stopped")
+        raise DecisionRefused(f"the run that asked about call {call_id[:64]!r} was stopped", code="stopped")
     match made, given:
         case (Approve(one), Approve(other)) if None in (one, other) or one == other:
             return
@@ -162,14 +168,14 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
         case (Answer(), Answer()) if made == given:
             return
     past = {Approve: "approved", Deny: "denied", Answer: "answered"}[type(made)]
-    raise DecisionRefused(f"call {call_id[:64]!r} was {past}; this decision is ignored")
+    raise DecisionRefused(f"call {call_id[:64]!r} was {past}; this decision is ignored", code="already_decided")
 
 
-def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
+def not_waiting(call_id: str, questions: Iterable[Question], advice: str = "") -> DecisionRefused:
     """Return the error for a decision about a call that is not in `questions`. The error names the waiting calls."""
     waiting = ", ".join(repr(each.call.id[:64]) for each in questions)
     others = f"; these wait: {waiting}" if waiting else ""
-    return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}")
+    return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}{advice}", code="not_waiting")
 
 
 @runtime_checkable
@@ -372,7 +378,8 @@ async def _requires_approval(tool: Tool, arguments: Arguments, context: ToolCont
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.error("approval_not_decided", error, tool=tool.name)
+        advice = "the call now needs approval; fix the function in requires_approval of this tool"
+        log.error("approval_not_decided", error, tool=tool.name, advice=advice)
         return True
 
 
@@ -457,9 +464,8 @@ class Approvals:
             check_same(call_id, made, decision)
             return
         if asked is None or (asked.decided.is_set() and asked.decision is None):
-            refused = not_waiting(call_id, self.questions)
-            hint = '; decide after the event `done`, or pass approvals=ApprovalOptions(ask="now")'
-            raise refused if self.attended else DecisionRefused(str(refused) + hint)
+            advice = '; pass it to `runs.decide` or to the next chat, or set approvals=ApprovalOptions(ask="now")'
+            raise not_waiting(call_id, self.questions, "" if self.attended else advice)
         asked.question.check(decision)
         if asked.question.has_expired(self.clock()) or asked.decided.is_set():
             check_same(call_id, asked.decision or Deny(EXPIRED), decision)
@@ -468,13 +474,15 @@ class Approvals:
             asked.decided.set()
 
     async def ask(
-        self, call: ToolCall, *, approval: bool, show: Callable[[Question], Awaitable[object]]
+        self, call: ToolCall, tool: Tool, *, approval: bool, show: Callable[[Question], Awaitable[object]]
     ) -> Decision | None:
         """Return the decision about a call, or None if it is suspended or the run ends first.
 
         With `approval=True`, the question is whether the call may run. With False, it asks for the result of the call.
         `show` sends the question to the interface.
         """
+        from streamtools.tools.signature import result_schema_of  # imported late, because it imports pydantic's models
+
         question, now, given = self.asked.get(call.id), self.clock(), self._decisions.get(call.id)
         self._unasked.pop(call.id, None)
         if question is None or (question.approval and not approval):  # approved: now ask for the result
@@ -482,6 +490,7 @@ class Approvals:
                 return given
             expires = None if self._timeout == math.inf else now + self._timeout
             question = Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=now)
+            question = question if approval else replace(question, result_schema=result_schema_of(tool._output))
         elif question.has_expired(now):
             return Deny(EXPIRED)
         elif given is not None:

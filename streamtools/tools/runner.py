@@ -283,9 +283,9 @@ class Runner:
             if runs_alone:
                 await self._wait_until_running(0)
 
-    async def _send_executing(self, execution: Execution, send: Send) -> None:
+    async def _send_executing(self, execution: Execution, send: Send, *, client: bool = False) -> None:
         if not execution.shown:
-            await send(Executing(execution.call, seq=self.number()))
+            await send(Executing(execution.call, seq=self.number(), client=client))
         execution.shown = True
 
     async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, sent: anyio.Event) -> None:
@@ -301,7 +301,7 @@ class Runner:
                     digest = question.digest
                     await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
             elif self.approvals.attended:
-                await self._send_executing(execution, send)
+                await self._send_executing(execution, send, client=True)
             sent.set()
 
         try:
@@ -309,7 +309,8 @@ class Runner:
                 text = f"tool {call.name!r} runs only for native calls, and this call was written in the text"
                 await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
                 return
-            decision = await self.approvals.ask(call, approval=need == "approval", show=show)
+            assert execution.tool is not None  # a call of an unknown tool needs no decision
+            decision = await self.approvals.ask(call, execution.tool, approval=need == "approval", show=show)
             if decision is None or self.stopped:
                 return
             if not isinstance(decision, Approve):

@@ -153,6 +153,6 @@ async def test_a_decision_about_a_run_that_has_ended(folder: Path, how: str, mon
     monkeypatch.setitem(PROGRAMS, "client", program)
     async with serving("client", calls(("pay", PAID), text="I pay."), says("Pa", "id."), user="ann") as (server, _):
         end = await run_program(folder, "typescript.mjs", how, server.url, "later")
-    assert ("waiting", "SocketError: decision_refused", None) == (end["waiting"], end["wrong"], end["failure"])
+    assert ("waiting", "SocketError: wrong_digest", None) == (end["waiting"], end["wrong"], end["failure"])
     assert ["paid 50 to Ann", "Paid."] == [part.get("result") or part["text"] for part in end["turn"]["parts"]]
     assert ("finished", 1) == (end["turn"]["state"], len(end["asked"]))

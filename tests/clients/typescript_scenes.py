@@ -61,7 +61,7 @@ def _deny(end: Any, how: str) -> None:
 
 def _twice(end: Any, how: str) -> None:
     assert ["I pay.", ("pay", "executed"), "Paid."] == _fine(end)
-    assert [409 if how == "http" else "decision_refused"] == end["refused"]
+    assert [409 if how == "http" else "wrong_digest"] == end["refused"]
 
 
 def _own(end: Any, how: str) -> None:

@@ -158,8 +158,9 @@ def test_calls_for_the_front_end_are_listed() -> None:
 
 def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
     """The outcome has the id of the call in all versions."""
-    done = Done("finished", "tool_calls", None, [WEATHER, TIME])
-    run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
+    done = Done("waiting", "tool_calls", None, [WEATHER, TIME], client=["c1"])
+    asked = ApprovalRequested(WEATHER), ApprovalRequested(TIME)  # the first was approved in an earlier run
+    run = Start("r"), StepStart(1), Call(WEATHER), *asked, StepEnd(1, "tool_calls"), done
     assert {"type": "interrupt", "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}]} == body(
         *run
     )[-1]["outcome"]

@@ -113,7 +113,7 @@ async def test_an_approval_times_out() -> None:
         for approved in (True, False):
             await decide(client, "n0", approved=approved)
             (answer,) = await hear(client, "error")
-            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
+            assert ("not_waiting", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
         assert "approval-requested" == (await ask(client))["type"]
     assert ["tool_denied"] == [each["code"] for each in of(frames, "error")]
     assert [] == counted.bank.paid
@@ -127,7 +127,7 @@ async def test_an_approval_of_another_call_is_refused() -> None:
         for wrong in (changed.digest, ""):
             await decide(client, "n0", approved=True, digest=wrong)
             (answer,) = await hear(client, "error")
-            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
+            assert ("wrong_digest", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
             assert "its digest differs" in answer["error"]["message"]
         assert [] == counted.bank.paid
         await decide(client, "n0", approved=True, digest=event["digest"])
@@ -146,8 +146,8 @@ async def test_a_second_approval_is_refused() -> None:
             answers += [each for each in await hear(client, "error") if "type" not in each]
         await decide(client, "n1", approved=True)
         answers += [each for each in await hear(client, "error") if "type" not in each]
-    assert {"decision_refused"} == {each["error"]["code"] for each in answers}
-    assert ["n0"] * 39 + ["n1"] == [each["error"]["call_id"] for each in answers]
+    expected = [("already_decided", "n0")] * 39 + [("not_waiting", "n1")]
+    assert expected == [(each["error"]["code"], each["error"]["call_id"]) for each in answers]
     assert [("Ann", 5)] == counted.bank.paid
 
 
@@ -163,7 +163,7 @@ async def test_another_connection_approves() -> None:
             await say(client, again)
             assert "run_not_found" == (await hear(client, "error"))[0]["error"]["code"]
             await decide(client, "n0", approved=True)
-            assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
+            assert "not_waiting" == (await hear(client, "error"))[0]["error"]["code"]
         assert [] == counted.bank.paid
         async with visiting(server) as client, visiting(server) as other:
             for each in (client, other):
@@ -173,25 +173,23 @@ async def test_another_connection_approves() -> None:
             assert ["finished"] * 2 == [(await hear(each))[-1]["reason"] for each in (client, other)]
             await decide(other, "n0", approved=True)
             (late,) = await hear(other, "error")
-    assert ("decision_refused", [("Ann", 5)]) == (late["error"]["code"], counted.bank.paid)
+    assert ("not_waiting", [("Ann", 5)]) == (late["error"]["code"], counted.bank.paid)
 
 
 @pytest.mark.parametrize("kind", ["stream", "run"])
 @pytest.mark.parametrize(
     ("said", "event", "told"),
-    [
-        ({"result": {"page": 3}}, "executed", {"page": 3}),
-        ({"result": "not of the declared type"}, "error", "tool_output"),
-        ({"error": "no ink"}, "error", "tool_failed"),
-    ],
+    [({"result": {"page": 3}}, "executed", {"page": 3}), ({"error": "no ink"}, "error", "tool_failed")],
 )
 async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any], event: str, told: Any) -> None:
     """The call is `executing`. Its result is validated, and counts once."""
     async with counter(SIGN, "Done.", kind=kind) as (_, server), visiting(server) as client:
         call_id = (await ask(client, "executing"))["call"]["id"]
         await decide(client, call_id, approved=True)
-        (refused,) = await hear(client, "error")
-        assert ("decision_refused", call_id) == (refused["error"]["code"], refused["error"]["call_id"])
+        await say(client, {"call_id": call_id, "decision": "answer", "result": "not of the declared type"})
+        for code in ("wrong_kind", "wrong_result"):
+            (refused,) = await hear(client, "error")
+            assert (code, call_id) == (refused["error"]["code"], refused["error"]["call_id"])
         for answer in (said, {"error": "another"}):
             await say(client, {"call_id": call_id, "decision": "answer", **answer})
         frames = await hear(client)
@@ -199,7 +197,7 @@ async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any
             wrong = await hear(client, "error")
     (end,) = of(frames, event)
     assert told == (end["result"] if event == "executed" else end["code"])
-    assert [("decision_refused", call_id)] == [(each["error"]["code"], each["error"]["call_id"]) for each in wrong]
+    assert [("already_decided", call_id)] == [(each["error"]["code"], each["error"]["call_id"]) for each in wrong]
 
 
 async def test_plain_events_cannot_be_decided() -> None:
@@ -215,6 +213,6 @@ async def test_plain_events_cannot_be_decided() -> None:
     async with talking(conversing(handler)) as client:
         await ask(client, "executing")
         await decide(client, "n0", approved=True)
-        assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
+        assert "not_waiting" == (await hear(client, "error"))[0]["error"]["code"]
         await say(client, {"call_id": "n0", "decision": "answer", "result": True})
-        assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
+        assert "not_waiting" == (await hear(client, "error"))[0]["error"]["code"]

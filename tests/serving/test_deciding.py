@@ -579,7 +579,7 @@ async def test_an_expired_question_continues_the_run_with_what_was_decided(
         monkeypatch.setattr(time, "time", lambda: clock() + 60)
         async with site.open() as runs:
             with pytest.raises(DecisionRefused, match="the question about call 'n1' has expired"):
-                await runs.decide(waiting.id, "n1", Answer("late"), owner="ann")
+                await runs.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")
             run = await site_latest(runs)
             await run.wait()
     paid, signed = run.result.outcomes
@@ -662,8 +662,9 @@ async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None
         async def click_twice(digest: str | None) -> None:
             for runs in (one, other):
                 assert run.id == (await runs.decide(run.id, "n0", Approve(digest), owner="ann")).id
-                with pytest.raises(DecisionRefused, match="call 'n0' was approved; this decision"):
+                with pytest.raises(DecisionRefused, match="call 'n0' was approved; this decision") as refused:
                     await runs.decide(run.id, "n0", False, owner="ann")
+                assert "already_decided" == refused.value.code
 
         run = await one.start(site.chat(ScriptedModel([PAY, "Paid."]), [QUESTION]), owner="ann")
         async for event in run.attach():
@@ -878,7 +879,7 @@ async def test_a_stop_withdraws_the_questions_of_a_waiting_run(site: Site, is_fo
         await (await two.find(waiting.id, owner="ann") if is_found else waiting).stop()
         for runs in (one, two):
             with pytest.raises(DecisionRefused, match="the run that asked about call 'n1' was stopped"):
-                await runs.decide(waiting.id, "n1", Answer("signed"), owner="ann")
+                await runs.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")
             assert waiting.id == (await runs.decide(waiting.id, "n0", True, owner="ann")).id
             site.later += 90_000
             found = await runs.find(waiting.id, owner="ann")
@@ -1366,9 +1367,12 @@ def test_any_rounds_of_decisions(url: str | None, rng: Random) -> None:
 
 async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
     """They may arrive in different processes. Before the last one, the waiting run is returned."""
-    async with site.open() as one:
+    async with site.open() as one, site.open() as other:
         waiting = await site.ask(one, BOTH)
         assert waiting.suspension is not None
+        for runs in (one, other):
+            with pytest.raises(DecisionRefused, match="result does not match the declared return type"):
+                await runs.decide(waiting.id, "n1", Answer("signed"), owner="ann")
         assert waiting.suspension.questions == await waiting.questions()
         with pytest.raises(DecisionRefused, match=r"write `await runs.decide\(run.id"):
             await waiting.approve("n0")
@@ -1430,7 +1434,7 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
             group.start_soon(partial(serve_websocket, page, converse, **options))
             say("n1", "answer", result={"page": 1})
             assert ["waiting"] == [frame["reason"] for frame in await page.hear("}")]
-            wrong = ("decision_refused", {"digest": "other"}, "its digest differs")
+            wrong = ("wrong_digest", {"digest": "other"}, "its digest differs")
             for code, more, told in (wrong, ("run_not_found", {"run_id": "other"}, "There is no run 'other'")):
                 say("n0", "approve", **more)
                 (frame,) = await page.hear(code)
@@ -1453,7 +1457,7 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
             assert (waiting.next_id, events) == (run.id, frames)
             assert frames[-1:] == await page.hear('"done"')  # for the second click
             say("n0", "deny")
-            assert 1 == len(await page.hear("decision_refused"))  # nothing was sent twice
+            assert 1 == len(await page.hear("already_decided"))  # nothing was sent twice
             for known in (frames[2], frames[-1]):
                 page.say(json.dumps({"resume": known["seq"], "run_id": waiting.id}))
             assert frames[3:] == await page.hear('"done"')
@@ -1464,7 +1468,7 @@ async def test_decisions_over_a_websocket(site: Site, is_own: bool) -> None:
                 page.say(json.dumps({"cancel": True, "run_id": run_id}))
             assert ["cancelled"] == [frame["reason"] for frame in await page.hear('"done"')]
             say("n0", "approve", asked[0]["run_id"])
-            assert 1 == len(await page.hear("decision_refused"))
+            assert 1 == len(await page.hear("stopped"))
 
             site.approvals = ApprovalOptions(ask="now")
             run = await runs.start(site.chat(ScriptedModel([PAY, "Done."]), [QUESTION]), owner="ann")

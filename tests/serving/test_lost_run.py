@@ -45,7 +45,7 @@ async def told(name: str) -> list[UIEvent]:
                 if question.approval:
                     stream.approve(question.call.id)
                 else:
-                    stream.answer(question.call.id, "signed")
+                    stream.answer(question.call.id, {"pages": 1})
     return events
 
 

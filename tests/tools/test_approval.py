@@ -97,7 +97,7 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
 
 async def test_approve_is_refused_in_a_run_that_asks_later() -> None:
     stream = ToolStream(sources.text("Hello"))
-    with pytest.raises(DecisionRefused, match=r"pass approvals=ApprovalOptions\(ask=\"now\"\)"):
+    with pytest.raises(DecisionRefused, match=r"to `runs.decide` or to the next chat, or set approvals"):
         stream.approve("n0")
 
 
@@ -305,6 +305,7 @@ async def test_a_call_needs_approval_if_its_predicate_raises_or_returns_no_bool(
     expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}
     logged, _ = logs  # the second says that there is no ledger
     assert "RuntimeError: secret" in logged.pop("exception")
+    assert "fix the function in requires_approval" in logged.pop("advice")
     assert {**expected, "logger": "streamtools.tools.approvals", "log_level": "error"} == logged
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from streamtools.conversation import Chat
 from streamtools.errors import DecisionRefused
-from streamtools.events import UIEvent
+from streamtools.events import Done, Executing, UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.approvals import Answer, Deny
 from tests.support.approvals import Bank, EndedRun, calls, resume, run_chat
@@ -81,26 +81,22 @@ async def test_an_attended_run_waits_for_the_result() -> None:
     """It waits for nothing else."""
     held = await run_chat(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}"] == [line for line in held.shown if "n0" in line]
+    started = [(event.call.id, event.client) for event in held.events if isinstance(event, Executing)]
+    assert [("n0", True), ("n1", False)] == sorted(started)
     assert ['{"pages":2}', "looked"] == told(held)
-
-
-WRONG_TYPE = "does not match the declared return type"
 
 
 @together(
     ("decision", "code", "text"),
-    [
-        (Answer({"pages": "two"}), "tool_output", WRONG_TYPE),
-        (Answer(None), "tool_output", WRONG_TYPE),
-        (Answer({"pages": object()}), "tool_output", WRONG_TYPE),
-        (Answer(error="no pen"), "tool_failed", "no pen"),
-        (Deny("not mine"), "tool_denied", "was denied: not mine"),
-    ],
+    [(Answer(error="no pen"), "tool_failed", "no pen"), (Deny("not mine"), "tool_denied", "was denied: not mine")],
 )
-async def test_an_invalid_result_is_an_error_for_the_model(decision: Any, code: str, text: str) -> None:
-    """The run continues."""
+async def test_a_call_that_failed_elsewhere_is_an_error_for_the_model(decision: Any, code: str, text: str) -> None:
+    """The run continues. A result of the wrong type is refused, and the question stays open."""
     bank = Bank()
     held = await run_chat(calls(SIGN), tools=bank.tools)
+    for wrong in ({"pages": "two"}, None, {"pages": object()}):
+        with pytest.raises(DecisionRefused, match="does not match the declared return type"):
+            await resume(held, "Done.", tools=bank.tools, decisions={"n0": Answer(wrong)})
     on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": decision})
     assert f"error n0 {code}" in on.shown
     assert text in told(on)[0]
@@ -138,5 +134,7 @@ async def test_an_approved_call_asks_for_its_result_in_the_same_run() -> None:
     suspension = allowed.chat.suspension
     assert suspension is not None
     assert [False] == [question.approval for question in suspension.questions]
+    dones = [event for run in (held, allowed) for event in run.events if isinstance(event, Done)]
+    assert [[], ["n0"]] == [done.client for done in dones]
     on = await resume(allowed, "Done.", tools=[declared], decisions={"n0": Answer("red")}, ledger=ledger)
     assert ["red"] == told(on)

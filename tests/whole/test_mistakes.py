@@ -107,6 +107,7 @@ WRITTEN = {
     'OpenAIChat("m", url="http://x")': "TypeError: OpenAIChat has no parameter 'url'; write base_url=...",
     'OpenAIChat("m", client=httpx.AsyncClient)': "TypeError: must be an HTTP client, such as httpx.AsyncClient()",
     'OpenAIChat("m", client=httpx.Client())': "TypeError: must be asynchronous, such as httpx.AsyncClient()",
+    'OpenAIChat("m", name="x")': "TypeError: OpenAIChat has no parameter 'name'; write OpenAIChat(model)",
     'OpenAIChat("m", dialect="x")': "TypeError: has no parameter 'dialect'; write chat(..., dialects=[...])",
     'ParserOptions(strict="yes")': "ValueError: strict must be one of True, False, got 'yes'",
     'tool(name="f", idempotent="no")(print)': "ValueError: tool 'f': idempotent must be one of True, False, got 'no'",

@@ -245,7 +245,8 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         wrong = {"decision": "deny" if decision == "approve" else "approve"}
         assert 404 == (await client.post(address, json=right, headers=BOB)).status_code
         refused = await client.post(address, json={"decision": "approve", "digest": ""})
-        assert (409, True) == (refused.status_code, "is not the call that was shown" in refused.text)
+        assert (409, True) == (refused.status_code, "is not the call that was shown" in refused.json()["detail"])
+        assert "wrong_digest" == refused.json()["code"]
         refused = await client.post(address, json={"decision": "aprove"})
         assert (400, True) == (refused.status_code, "'aprove'" in refused.text and "; write" in refused.text)
         first, second = [await client.post(address, json=right) for _ in range(2)]
@@ -484,7 +485,7 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
             call = (await hear(ann, "executing"))["call"]
             result = {"call_id": call["id"], "decision": "answer", "result": "sunny"}
             await bob.send(json.dumps(result))
-            assert "decision_refused" == json.loads(await bob.recv())["error"]["code"]
+            assert "not_waiting" == json.loads(await bob.recv())["error"]["code"]
             await ann.send(json.dumps(result))
             assert "sunny" == (await hear(ann, "executed"))["result"]
 
@@ -574,7 +575,7 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
         digest = check_shown("complete", (await read(client, "assistant"))[0])[1]
         asked += [await say(client, "Hello?"), await client.get("/runs/x")]
         assert [202, 409, 409, 404] == [each.status_code for each in asked]
-        assert {"detail": "A call waits for a decision."} == asked[2].json()
+        assert {"code": "busy", "detail": "A call waits for a decision."} == asked[2].json()
         assert 401 == (await client.get("/runs/x", headers={"cookie": "session="})).status_code
     model = Provider(says("It is ", "done.\n"), paying[1], says("Hello."))
     async with serving("complete", model=model) as (_, client):

@@ -211,11 +211,14 @@ export interface ApprovalRequestedEvent {
   digest?: string;
 }
 
-/** The call has started. If its arguments are invalid or its tool is unknown, an `error` follows. */
+/** The call has started. If its arguments are invalid or its tool is unknown, an `error` follows.
+ *
+ * If `client` is true, the front end must now execute the call, and send its result. */
 export interface ExecutingEvent {
   type: "executing";
   call: ToolCall;
   seq: number;
+  client?: boolean;
 }
 
 /** Progress data from a running tool. It is not sent to the model. */
@@ -295,7 +298,10 @@ export interface RawEvent {
   item?: unknown;
 }
 
-/** The run has ended. This is its last event. `pending` holds the calls that have not run. */
+/** The run has ended. This is its last event. `pending` holds the calls that have not run.
+ *
+ * `client` has the ids of the pending calls that the front end must now execute. Only a run with the reason `waiting`
+ * has any. Its other calls wait for an approval, or a limit has stopped them. */
 export interface DoneEvent {
   type: "done";
   reason: "cancelled" | "failed" | "finished" | "stopped" | "truncated" | "waiting";
@@ -304,6 +310,7 @@ export interface DoneEvent {
   pending: ToolCall[];
   conversation_id?: string | null;
   seq: number;
+  client?: string[];
 }
 
 /** Tags of a dialect with the white space around them. Only a parser with `keep_markup` returns this event. */
