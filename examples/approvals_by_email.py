@@ -61,7 +61,7 @@ async def pay(to: str, amount: int) -> str:
 
 
 def sign(run_id: str, question: Question, expires: int) -> str:
-    """Return the signature of a link. It covers the run, the call as shown, and the expiry time."""
+    """Return the signature of a link: over the run, the call as it was shown, and the time when the link expires."""
     text = "\n".join((run_id, question.call.id, question.digest, str(expires)))
     return hmac.new(SECRET, text.encode(), hashlib.sha256).hexdigest()
 

@@ -2,10 +2,10 @@
 
     uvicorn django_asgi:application        # and http://127.0.0.1:8000/
 
-The responses of streamtools are ASGI applications, which Django's views cannot return. So this file, the
-`asgi.py` of the project, routes the path of the chat to streamtools and all other paths to Django. Channels does the
-same for websockets. Django's session identifies the user. Its cookie has `SameSite=Lax`, so that other sites cannot
-send requests.
+The responses of streamtools are ASGI applications, which Django's views cannot return. So `asgi.py` of a project,
+which is this file, routes the path of the chat to streamtools, and all other paths to Django, as Channels does for
+websockets. Django's session identifies the user. Its cookie has `SameSite=Lax`, so that other sites cannot send
+requests.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 DBOS records each request to the model and each call of a tool as a step of a workflow. It uses a file, or PostgreSQL
 with `DBOS_SYSTEM_DATABASE_URL`. After a crash, the next process with the same `DBOS__VMID` runs the workflow again. So
-several processes need different ids, and a `REDIS_URL` for their readers.
+each of several processes needs a different one, and a `REDIS_URL` for their readers.
 
-Recorded steps are not repeated. The unfinished step is: its request is sent again, and readers get a new answer. But a
-payment that may have been sent is not sent again, because the ledger has recorded its start.
+Recorded steps are not repeated. The open step is: its request is sent again, and readers get a new answer. But a
+payment that may have been sent is not sent again, because the ledger has recorded that it began.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RecordedModel:
                 async for batch in source:
                     for event in batch:
                         answer.append(event)
-                        # Calls run after this event. By then, the answer and the ids of its calls must be recorded.
+                        # Calls run after this event. Then their answer must be recorded, and with it their ids.
                         if event.type != "provider-completed" and sent == len(answer) - 1:
                             writer.send_nowait(event)
                             sent += 1
@@ -119,7 +119,7 @@ model = OpenAIChat(
 
 @DBOS.workflow()
 async def answer(owner: str, messages: list[Any]) -> str:
-    """Answer in a run, which `latest` finds by the id of the workflow. A process that continues starts a new run."""
+    """Answer in a run, which `latest` finds by the id of the workflow. Each process that tries has its own run."""
     workflow = DBOS.workflow_id or ""
     events = chat(
         RecordedModel(model),
@@ -141,7 +141,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     redis = os.environ.get("REDIS_URL")
     async with Runs(RedisStore(redis) if redis else None) as app.state.runs:
         DBOS(config={"name": "durable-chat", "system_database_url": DATABASE})
-        DBOS.launch()  # in the event loop that is to run workflows
+        DBOS.launch()  # in the event loop in which workflows shall run
         yield
     DBOS.destroy()
 

@@ -3,9 +3,10 @@
     .venv/bin/uvicorn --app-dir examples scripted_provider:app --port 8080
 
 If the request offers `get_weather`, `weather` or `pay`, the answer calls it. A question such as `send {"to": "Ann"}`
-calls another tool. Otherwise the answer counts slowly, so that you can reload the page or stop it. The model `short`
-answers in one sentence instead, unless the question has the word "count". If the model has the name of a
-recording in the package, the recording is played.
+calls any other tool. Calls in text have the form that the system prompt teaches: `~~~tool_call` or `<<call`. Any other
+answer counts, so slowly that you can reload the page or stop the answer. The model `short` answers in one sentence
+instead, unless the question has the word "count". If the model has the name of a recording in the package, the
+recording is played.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from streamtools.recording import read_recording, shipped
 app = FastAPI()
 DELAY = float(os.environ.get("DELAY", "0.3"))
 CALLS = {"get_weather": {"city": "Paris"}, "weather": {"city": "Bern"}, "pay": {"to": "Ann", "amount": 5}}
+RESULT = re.compile("~~~tool_result|<tool_response>")
 
 
 def script(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the deltas of the answer."""
     last = body["messages"][-1]
-    has_result = last["role"] == "tool" or "~~~tool_result" in str(last["content"])
+    has_result = last["role"] == "tool" or bool(RESULT.search(str(last["content"])))
     questions = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
-    question = next((each for each in reversed(questions) if "~~~tool_result" not in each), "")
+    question = next((each for each in reversed(questions) if not RESULT.search(each)), "")
     asked = re.search(r"(\w+) (\{.*?\})", question)
     calls = {asked[1]: json.loads(asked[2])} if asked else CALLS
     offered = json.dumps([body.get("tools"), body["messages"][0]["content"]])
@@ -45,6 +47,8 @@ def script(body: dict[str, Any]) -> list[dict[str, Any]]:
     if "tools" in body:
         function = {"name": name, "arguments": arguments}
         return [{"tool_calls": [{"index": 0, "id": "call_0", "type": "function", "function": function}]}]
+    if "<<call" in offered:
+        return [{"content": f"I look. <<call {name} {arguments}>>"}]
     return [{"content": f'~~~tool_call\n{{"name": "{name}", "arguments": {arguments}}}\n~~~\n'}]
 
 

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Use asyncio, like the server of the backend."""
+    """asyncio, as the server of the backend uses."""
     return "asyncio"

@@ -56,7 +56,7 @@ async def test_it_does_not_matter_where_the_network_cuts(client: httpx.AsyncClie
 
 @pytest.mark.recording(reset_after=6000, unplayed="ignore")
 async def test_a_connection_that_breaks_in_a_call(client: httpx.AsyncClient) -> None:
-    """The page gets an error, and no tool runs on half a call. The numbers are byte offsets in the response."""
+    """The page gets an error, and no tool runs on half a call. Places are byte offsets in the response."""
     events = read_events((await client.post("/chat", json=QUESTION)).text)
 
     assert not any(isinstance(event, Executed) for event in events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import anyio
 import httpx
@@ -23,8 +25,9 @@ from tests.examples.loading import EXAMPLES, call, load, piece, say
 from tests.support.gateway import collect, request, stream
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-from tests.support.readme import read_blocks
+from tests.support.readme import read_blocks, running
 from tests.support.serving import Served, read_frames
+from tests.whole.test_readme import normal
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +107,28 @@ async def test_the_quickstart_prints_what_its_page_shows(*, native: bool, monkey
     assert ("" if native else "\n") + str(program.output) == done.stdout.decode()
     assert b"" == done.stderr
     assert shown.text == written["content"]
+
+
+async def test_a_fine_tune_works_as_its_page_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its programs print what they show, its tests pass, and a client of the gateway gets native calls."""
+    monkeypatch.setenv("DELAY", "0")
+    blocks = read_blocks((EXAMPLES.parent / "docs" / "models.md").read_text(encoding="utf-8"))
+    app, *programs = [block for block in blocks if block.language == "python"]
+    (asked,) = [block for block in blocks if block.text.startswith("curl")]
+    async with Served(load("scripted_provider").app) as server:
+        with running(app.text.replace("http://127.0.0.1:8080", server.url)) as names:
+            for block in programs:
+                tests: dict[str, Any] = {}
+                await anyio.to_thread.run_sync(exec, block.text, tests)
+                for name in filter(re.compile("test_").match, tests):
+                    await anyio.to_thread.run_sync(tests[name])
+                assert normal(block.output or "").strip() == normal(capsys.readouterr().out).strip()
+            transport = httpx.ASGITransport(names["app"])
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                answer = await client.post("/v1/chat/completions", json=json.loads(asked.text.split("'")[1]))
+    assert re.search(re.escape(str(asked.output).strip()).replace("…", ".*"), answer.text)
 
 
 @asynccontextmanager
