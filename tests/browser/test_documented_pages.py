@@ -183,6 +183,15 @@ async def test_a_complete_page(chromium: Any) -> None:
         await page.get_by_role("button", name="Stop").click()
         await page.reload()
         await expect(log).to_contain_text("> Pay Ann 5. I pay. ann paid Ann 5 EUR It is warm. > More? It is warm.")
+        await page.get_by_role("link", name="New chat").click()
+        await expect(log).to_be_empty()
+        await send(page, "Hello?")
+        await expect(log).to_have_text("> Hello? It is warm.")
+        for chat, said in (("trip", "> More? It is warm."), ("chat-2", "> Hello? It is warm.")):
+            await page.get_by_role("link", name=chat).click()
+            await expect(log).to_contain_text(said)
+        await expect(page.locator("[aria-current=true]")).to_have_text("chat-2")
+        assert [] == await looks(page)
         await context.close()  # before the server, which the page may still ask
     assert not [fault for fault in faults if not re.search("40[49]|500", fault)]
 

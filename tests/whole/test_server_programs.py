@@ -32,13 +32,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
     *("complete", "complete-websocket", "typescript-client", "ai-sdk", "ag-ui", "security", "typed-values"),
-    "permissions",
+    *("permissions", "models"),
 )
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
 PROGRAMS = {each.notes["app"]: each.text.replace("delay=0.3", "delay=0") for each in BLOCKS if "app" in each.notes}
-IMPORT = re.findall("from app .+\n", PROGRAMS["complete-websocket"])[0]
-PROGRAMS["complete-websocket"] = PROGRAMS["complete-websocket"].replace(IMPORT, PROGRAMS["complete"])
+for NAME in ("complete-websocket", "rooms"):
+    PROGRAMS[NAME] = re.sub("from app .+\n", lambda found: PROGRAMS["complete"], PROGRAMS[NAME])
 ADDRESS = "http://127.0.0.1:8080/"
 ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
 QUESTION = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -536,7 +536,8 @@ def test_each_page_has_the_same_commands() -> None:
 
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
-    assert {*POSTS, "complete", "complete-websocket", "conversations", "browser-tool", "typed"} == PROGRAMS.keys()
+    others = {"complete", "complete-websocket", "conversations", "browser-tool", "typed", "rooms", "fine-tune"}
+    assert {*POSTS, *others} == PROGRAMS.keys()
     assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
 
 
@@ -637,3 +638,28 @@ async def test_a_page_with_its_own_frames_decides_and_reconnects(
             assert answered[3:] == await hear(socket, "finished")
         assert ["trip"] == (await client.get("/conversations")).json()
     assert ["It is ", "done."] == [each["text"] for each in answered[2:4]]
+
+
+async def test_the_frames_of_a_page_have_only_a_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another connection, the page opens the room. It decides about the call of its last run, and stops a run."""
+    monkeypatch.chdir(tmp_path)
+    answers = calls(("pay", {"to": "Ann", "amount": 5})), says("Done."), Loopback([TEXT], hold=True)
+
+    async def say(socket: websockets.ClientConnection, key: str, **frame: Any) -> Any:
+        """Send a frame, and return the first one of the server with this key."""
+        await socket.send(json.dumps({"room": "a", **frame}))
+        while key not in (heard := json.loads(await socket.recv())):
+            assert "a" == heard["room"]
+        return heard
+
+    async with serving("rooms", model=Provider(*answers)) as (server, _):
+        cookie, url = {"cookie": "session=ann"}, f"{server.websocket_url}/rooms"
+        async with websockets.connect(url, proxy=None, additional_headers=cookie) as socket:
+            asked = await say(socket, "ask", text="Pay Ann 5.")
+        async with websockets.connect(url, proxy=None, additional_headers=cookie) as socket:
+            assert "The message is invalid." == (await say(socket, "error", stop=True))["error"]
+            assert "waiting" == (await say(socket, "done", open=True))["done"]
+            ended = await say(socket, "done", approve=asked["call"], digest=asked["digest"])
+            assert "finished" == ended["done"]
+            assert "It is warm." == (await say(socket, "text", text="More?"))["text"]
+            assert "cancelled" == (await say(socket, "done", stop=True))["done"]
