@@ -24,7 +24,7 @@ TOOLS = (
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
     },
 )
-"""The called tools, for dialects that need a schema to tell numbers from strings."""
+"""The tools that are called, for dialects whose text does not say what is a number."""
 
 BODIES = {
     "hash_marker": "JSON",
@@ -51,12 +51,12 @@ class Answer:
     text: str
     visible: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-    told: str = ""  # the joined pieces of its arguments, or empty if they are not compared
+    told: str = ""  # the pieces of its arguments, joined; empty where they are not compared
 
     def check(self, events: list[UIEvent], parser: Parser) -> None:
         """Raise AssertionError if `events` differ from the expected result."""
         visible = "".join(event.text for event in events if isinstance(event, Text))
-        # Some dialects treat the line feeds around calls as markup, because their templates write them.
+        # Around calls, some dialects take the line feeds that their templates write for a part of the markup.
         assert self.visible == visible or (self.calls and self.visible.split() == visible.split()), "visible text"
         assert list(self.calls) == [(call.name, call.arguments) for call in parser.calls], "calls"
         assert not parser.errors, parser.errors[0]

@@ -1,6 +1,6 @@
 """Measures whole backends, from the provider's socket to the client's, relative to a bare pass-through of the bytes.
 
-    python -m benchmarks.bench_backends                # paced and unpaced streams, and their delays
+    python -m benchmarks.bench_backends                # paced and unpaced, and how late
     python -m benchmarks.bench_backends --first 100    # the time from a request to its first text
     python -m benchmarks.bench_backends --carries      # how many streams one core carries, and the delays below that
     python -m benchmarks.bench_backends --many 8000    # whether many streams cost more than a hundred, at the same rate
@@ -46,7 +46,7 @@ class Figures:
     """The measurements of a row."""
 
     spent: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds of the server's processor for each delta of the provider, by the pace of the streams."""
+    """Seconds of the server's processor for a delta of the provider's, by how the streams were paced."""
     late: dict[str, list[int]] = field(default_factory=dict)
     first: list[int] = field(default_factory=list)
     """Microseconds from each request to its first text."""
@@ -54,7 +54,7 @@ class Figures:
     idle: float | None = None
     """Bytes that an open stream holds."""
     many: list[Many] = field(default_factory=list)
-    """The costs with few streams, then with many."""
+    """Of few streams, and of many."""
     stalled: Stalled | None = None
 
 
@@ -184,13 +184,10 @@ def print_loads(found: dict[str, Figures]) -> None:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Measure whole backends; see benchmarks/README.md.")
-    parser.add_argument("--smoke", action="store_true", help="run small inputs once, and measure nothing")
+    parser.add_argument("--smoke", action="store_true", help="little of everything: it only shows that it works")
     parser.add_argument("--json", action="store_true", help="print one JSON object with all figures")
     parser.add_argument(
-        "--only",
-        default="",
-        metavar="WORDS",
-        help="only rows with one of these words in their names, separated by commas",
+        "--only", default="", metavar="WORDS", help="only rows whose names hold one of these, by commas"
     )
     parser.add_argument("--loop", default="asyncio", choices=["asyncio", "uvloop"], help="the event loop of all rows")
     parser.add_argument("--http", default="h11", choices=["h11", "httptools"], help="uvicorn's protocol for all rows")
@@ -206,23 +203,21 @@ def main() -> None:
         default=[PAUSE],
         help=f"seconds between the deltas of a paced stream (default: {PAUSE})",
     )
-    parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 for none")
-    parser.add_argument("--turns", type=int, default=3, metavar="N", help="how often each row is measured")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="time the first text of N requests")
+    parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 is none")
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="how often each row has its turn")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="time the first text of N requests a turn")
     parser.add_argument("--carries", action="store_true", help="find how many streams one core carries")
     parser.add_argument(
-        "--idle", type=int, default=0, metavar="N", help="open N silent streams, and print their memory"
+        "--idle", type=int, default=0, metavar="N", help="open so many streams in which nothing happens"
     )
     parser.add_argument("--many", type=int, default=0, metavar="N", help=f"compare N streams with {FEW}")
     parser.add_argument(
-        "--stalled", type=float, default=0.0, metavar="SECONDS", help="let a client stop reading for this time"
+        "--stalled", type=float, default=0.0, metavar="SECONDS", help="have a client stop reading for so long"
     )
     parser.add_argument(
-        "--peers", nargs="*", default=[], metavar="PYTHON", help="interpreters of environments with peers"
+        "--peers", nargs="*", default=[], metavar="PYTHON", help="interpreters that have peers installed"
     )
-    parser.add_argument(
-        "--frames", type=int, default=100, metavar="N", help="frames of --profile (default: %(default)s)"
-    )
+    parser.add_argument("--frames", type=int, default=100, metavar="N", help="of --profile (default: %(default)s)")
     parser.add_argument(
         "--profile", action="store_true", help="only count the work of a frame, by library and function"
     )

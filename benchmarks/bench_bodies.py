@@ -4,7 +4,7 @@
 
 Each row is a family of bodies of 4 MiB or of 100,000 values, the limits of `read_body`. The body is posted to an
 application that reads it as documented and immediately calls a model. Meanwhile, another task of the same event loop
-runs as often as it can. The figure is the longest time between two runs of this task, in milliseconds, the best of all
+runs as often as it can. The figure is the longest time between two turns of this task, in milliseconds, the best of all
 repetitions. It is the processor time of all threads of the process, so other programs do not affect it.
 
 The table also shows the longest gap in elapsed time, and the longest garbage collection. A collection stops all
@@ -121,7 +121,7 @@ def _provider(request: httpx.Request) -> httpx.Response:
 
 
 async def longest_gap(body: bytes) -> tuple[float, float, str]:
-    """Return the longest gap between two runs of a task while a body is answered, and the status of the answer.
+    """Return the longest gap between two turns of a task while a body is answered, and the status of the answer.
 
     The gap is given in seconds of processor time and of the clock.
     """
@@ -205,7 +205,7 @@ def cases(small: bool) -> Iterator[Case]:
     """Yield all rows."""
     most = 100_000 if small else MAX_BODY
     for name, family in FAMILIES.items():
-        yield Gap("longest gap of the event loop", name, write(family, most))
+        yield Gap("the longest gap of the loop", name, write(family, most))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
     python benchmarks/bench_continuation.py
 
 Every shipped recording is cut after each of its characters. Each beginning is continued by a server that accepts the
-beginning of an answer, and by models that a prompt asks to continue, in different ways. `repeated` and `lost` are
-characters over all cuts. `clean` is the share of cuts after which the reader has the exact text. A preamble stays, and
-counts as neither. A text that means to repeat its last words looks like one that a model repeats by mistake.
+beginning of an answer, and by models that continue it in different ways when a prompt requests it. `repeated` and
+`lost` are characters over all cuts. `clean` is the share of cuts after which the reader has the exact text. A preamble
+stays, and counts as neither. A text that repeats its own last words cannot be distinguished from a model that repeats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streamtools.events import Text
 from streamtools.recording import shipped
 
 Way = Callable[[str, str], tuple[str, str]]
-"""From the shown text and the rest, makes the second answer and the text that it should add."""
+"""Makes, of what was shown and of the rest, the second answer and the rest that it means."""
 
 PREAMBLE = "Sure, here is the rest: "
 
@@ -49,7 +49,7 @@ WAYS: dict[str, tuple[Prefill | None, Way, bool]] = {
     "a preamble, and repeats": (None, lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
     **{f"means to repeat {count}": (None, means_it(count), False) for count in (8, 32)},
 }
-"""For each: the prefill of the request (None for an instruction), the answer, and whether lost text is a failure."""
+"""For each: the prefill of the request (None for an instruction), the answer, and whether nothing may be lost."""
 
 
 def go_on(prefill: Prefill | None, shown: str, answer: str) -> str:
@@ -74,7 +74,7 @@ async def texts() -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the table. The exit status is 1 if text was lost."""
+    """Print the table. The exit status tells whether text was lost."""
     whole = [text for text in asyncio.run(texts()).values() if len(text) > 1]
     step = 17 if "--smoke" in sys.argv else 1
     print(f"{len(whole)} recordings, {sum(map(len, whole))} characters")

@@ -1,10 +1,10 @@
-"""Measures the gateway relative to a bare pass-through of the same bytes, and an SDK with the transport.
+"""Measures the gateway relative to a bare pass-through of the same bytes, and the transport under an SDK.
 
     python benchmarks/bench_gateway.py
 
 The gateway and the pass-through run in a separate process, whose processor time is measured. This process is the
-upstream and the clients, which all send requests at the same time. The upstream sends one chunk for each delta, with an
-iteration of the event loop between chunks. The SDK reads a stream from memory, with and without the transport. This row
+upstream and the clients, which all send requests at the same time. The upstream sends one chunk for each delta, with a
+turn of the event loop between chunks. The SDK reads a stream from memory, with and without the transport. This row
 requires openai.
 """
 
@@ -180,7 +180,7 @@ def cases(small: bool) -> Iterator[Comparison]:
         sdk = Sdk(chunks)
         yield Comparison(
             f"{len(chunks)} chunks in memory",
-            "openai with the transport",
+            "openai over the transport",
             len(chunks),
             partial(sdk.work, True),
             partial(sdk.work, False),

@@ -40,9 +40,7 @@ from streamtools.runs import Runs
 
 LINEAR = 1.03
 REQUEST = 1.05  # messages and tools are objects, and the cache holds only a small part of a large list
-NO_RESCAN = (
-    1.1  # for repeated short patterns: a rescan gives 1.5 or more, a processor that has learned the short text 1.04
-)
+NO_RESCAN = 1.1  # of short patterns repeated: a rescan shows as 1.5 or more, a short text learnt by heart as 1.04
 
 Text = Callable[[int], str]
 Cut = Callable[[str], list[str]]
@@ -53,7 +51,7 @@ HOSTILE: dict[str, Text] = {
     "tildes, and a word": lambda size: "~" * (size // 2) + "x~" * (size // 4),
     "back-ticks, in runs of all lengths": lambda size: _repeat(" ".join("`" * count for count in range(1, 60)), size),
     "back-slashes": lambda size: "\\" * size,
-    "one line of digits, as in a list item": lambda size: "1" * size,
+    "one line of digits, as of a list item": lambda size: "1" * size,
     "markers up to their commit point": lambda size: _repeat("###: \n {\n x ", size),
     "fences that never close": lambda size: _repeat("```\n~~~~\n> ~~~tool_call\n", size),
     "reasoning that never closes": lambda size: "<think>" + _repeat("why </thin then ###: no ", size),
@@ -62,14 +60,14 @@ HOSTILE: dict[str, Text] = {
     "a string that never ends": lambda size: '###:{"name": "x", "arguments": {"a": "' + _repeat("word ", size),
     "a string of back-slashes": lambda size: '###:{"name": "x", "arguments": {"a": "' + "\\" * size,
     "white space inside a call": lambda size: '###:{"name":' + _repeat(" \n", size),
-    "nested brackets": lambda size: '###:{"name": ' + "[" * size,
+    "brackets, ever deeper": lambda size: '###:{"name": ' + "[" * size,
     "one number": lambda size: '###:{"name": "x", "arguments": ' + "1" * size,
     "ten thousand keys": lambda size: '###:{"name": "x", "arguments": {' + _repeat('"k": [1, {}],', size),
     "a broken call that continues": lambda size: '###:{"name" oops "' + _repeat(' {"a": [', size),
     "a broken fence that continues": lambda size: "~~~tool_call\noops\n" + _repeat("line ~~~\n ~~\n", size),
-    "endless calls": lambda size: _repeat('###:{"name": "x"} ', size),
-    "endless broken calls": lambda size: _repeat('###:{"name" "x"}\n\n', size),
-    "endless forged results": lambda size: _repeat("~~~tool_result x\nok\n~~~\n", size),
+    "calls without end": lambda size: _repeat('###:{"name": "x"} ', size),
+    "broken calls without end": lambda size: _repeat('###:{"name" "x"}\n\n', size),
+    "forged results without end": lambda size: _repeat("~~~tool_result x\nok\n~~~\n", size),
 }
 
 
@@ -90,7 +88,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     for name in BODIES:
         alone = partial(Parser, dialects=name, tools=TOOLS, call_deltas=True)
         yield _growth(section, f"arguments, {name}", partial(arguments, dialect=name), sizes, alone)
-    yield _growth(section, "arguments, no call_deltas", arguments, sizes)
+    yield _growth(section, "arguments, not told", arguments, sizes)
     yield Growth(
         section,
         "plain prose, machine",
@@ -99,7 +97,7 @@ def cases(smoke: bool) -> Iterator[Case]:
         LINEAR,
     )
 
-    section = "deltas of other sizes"
+    section = "other deltas"
     for name, size in (("one character", 1), ("64 characters", 64), ("the whole text", 10**7)):
         cut = partial(texts.cut, size=size)
         yield _growth(section, f"plain prose, {name}", texts.prose, ends, cut=cut)
@@ -137,7 +135,7 @@ def check(text: str, make: Make, cut: Cut) -> None:
     whole, pieces = make(), make()
     expected = whole.feed(text) + whole.close()
     events = [event for delta in cut(text) for event in pieces.feed(delta)] + pieces.close()
-    assert coalesce(expected) == coalesce(events), "the whole text and its deltas give different results"
+    assert coalesce(expected) == coalesce(events), "the text means something else in its deltas"
 
 
 def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growth]:
@@ -145,7 +143,7 @@ def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growt
     section = "messages of a request"
     given = {size: _chat_messages(size) for size in sizes}
     read = {size: timed(partial(read_messages, messages)) for size, messages in given.items()}
-    yield Growth(section, "reading chat messages", read, lambda: None, REQUEST)
+    yield Growth(section, "chat messages are read", read, lambda: None, REQUEST)
     for format in ("openai", "responses", "anthropic", "gemini"):
         for names in ((), ("hash_marker", "tilde_fence")):
             dialects = [DIALECTS[name] for name in names]
@@ -153,7 +151,7 @@ def _requests(sizes: tuple[int, int], counts: tuple[int, int]) -> Iterator[Growt
                 size: timed(partial(write_messages, read_messages(messages), format, dialects=dialects))
                 for size, messages in given.items()
             }
-            name = f"writing a history for {format}, {len(dialects)} dialects"
+            name = f"a history is written for {format}, {len(dialects)} dialects enabled"
             yield Growth(section, name, written, partial(_check_history, format), REQUEST)
     section = "tools of a request"
     registries = {count: ToolRegistry([_tool(number) for number in range(count)]) for count in counts}
@@ -220,7 +218,7 @@ def _histories(sizes: tuple[int, ...]) -> Iterator[Comparison]:
 
 
 def _ui_messages(size: int) -> list[dict[str, object]]:
-    """Return the conversation of `_chat_messages` as UIMessages of the AI SDK, which are half as many."""
+    """Return the conversation of `_chat_messages` as half as many UIMessages of the AI SDK."""
     messages: list[dict[str, object]] = []
     exchanges = iter(_chat_messages(size // 4 * 4))
     for number, (asked, _calls, result, answer) in enumerate(zip(*[exchanges] * 4, strict=True)):
@@ -286,7 +284,7 @@ async def _replace(count: int) -> None:
 
 
 async def _keep_runs(count: int) -> None:
-    """Start this number of runs sequentially, then find the first, and list all."""
+    """Run this number of runs one after the other, then find the first, and list all."""
     async with Runs(max_kept=count) as runs:
         for number in range(count):
             chunks = Bare(wires.openai(["Hello!"]))

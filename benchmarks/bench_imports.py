@@ -3,9 +3,9 @@
     python benchmarks/bench_imports.py
     python benchmarks/bench_imports.py --only "import streamtools" --profile    # which modules take the time
 
-Each measurement starts a fresh interpreter, and the figure is the processor time of the import alone. Subject and
-reference take turns. A first import writes the bytecode of both to a separate folder, so no measurement includes
-compilation, whatever the bytecode settings of the environment are.
+Each measurement is a fresh interpreter, and the figure is the processor time of the import alone. Subject and reference
+take turns. A first import writes the bytecode of both to a separate folder, so no measurement includes compilation,
+whatever the bytecode settings of the environment are.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ROWS = [
     ("import streamtools", "import streamtools", CORE, 0.5),
     ("a stream and its source", "from streamtools import ToolStream, sources", CORE, 1.3),
     (
-        "a tool, relative to pydantic's models",
+        "a tool is defined, beside pydantic's models",
         f"from streamtools import ToolStream, sources; import streamtools\n{TOOL}",
         MODELS,
         None,
     ),
-    ("all dialects", "from streamtools.parsing import DIALECTS; [*DIALECTS.values()]", CORE, None),
+    ("all dialects are made", "from streamtools.parsing import DIALECTS; [*DIALECTS.values()]", CORE, None),
     ("encoders and endpoints", "import streamtools, streamtools.outputs, streamtools.outputs.asgi", CORE, None),
 ]
 CLOCKED = """
@@ -95,14 +95,17 @@ class Import:
         ours, theirs = (min(each) for each in times)
         details = {
             "ms": ours * 1e3,
-            "reference": theirs * 1e3,
+            "beside": theirs * 1e3,
             "spread %": max(median(each) / min(each) - 1 for each in times) * 100,
             "modules": clocked(self.code)[1],
         }
         return Result(self.section, self.name, ours / theirs, "× core", self.target, details)
 
     def profile(self) -> None:
-        """Print the slowest modules of the interpreter's report: their own time, and the time with their imports."""
+        """Print the modules that take the most time, from the interpreter's own report:
+
+        alone, and with their imports.
+        """
         lines = [line for line in run(self.code, "-X", "importtime").stderr.splitlines() if line.count("|") == 2]
         told = [line.removeprefix("import time:").split("|") for line in lines[1:]]
         for own, total, module in sorted(told, key=lambda each: -int(each[0]))[:30]:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_many_machines
 
-The reference is a pair of bare redis-py commands: `XADD` in one process, and a blocking `XREAD` in another. Runs and
-commands have the same pace, and alternate on the same server. The figures are elapsed times, because most of the time
-is waiting. They say little on a busy machine. Requires Debian's `redis-server`.
+Beside a run that is read in another process stand the bare commands, `XADD` in one process and a blocking `XREAD` in
+the other, by redis-py. Both are paced alike, in turn on the same server. Times are on the wall, since most of them are
+spent waiting: they say little on a machine that is busy. Needs Debian's `redis-server`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streamtools.runs import LostRun, RedisStore, Run, Runs
 from tests.support.redis_server import RedisServer
 
 PAUSE = 0.005  # seconds between two events
-BEGIN = 0.5  # seconds before the first event, in which the reader begins to wait
+BEGIN = 0.5  # and before the first, in which the reader begins to wait
 END = ProviderCompleted(finish_reason="stop")
 
 
@@ -130,7 +130,7 @@ def late_commands(url: str, count: int, name: str) -> list[float]:
 
 
 async def many(log: RedisStore | None, runs_count: int, events: int) -> tuple[float, float]:
-    """Return the elapsed seconds and the processor seconds for this number of concurrent runs."""
+    """Return the seconds of the clock and of the processor for this number of concurrent runs."""
 
     async def speak() -> AsyncIterator[SourceEvent]:
         for number in range(events):
@@ -161,7 +161,7 @@ async def idle(url: str, count: int) -> float:
 
 
 class Halting:
-    """A model that sends `words` words, and then stays silent."""
+    """A model that says `words` words, and then nothing."""
 
     name, prefill, native_tool_calls = "halting", None, True
 
@@ -245,12 +245,12 @@ def traffic(url: str, runs_count: int, events: int) -> tuple[float, float, float
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="measure very little, to test the program")
+    parser.add_argument("--smoke", action="store_true", help="little of everything: it only shows that it works")
     smoke = parser.parse_args().smoke
     with RedisServer() as server:
         rows: dict[str, list[float]] = {"runs": [], "XADD, XREAD": []}
         ratios = list[float]()
-        for turn in range(2 if smoke else 5):  # alternating, so that other programs affect both
+        for turn in range(2 if smoke else 5):  # in turn, so that what else the machine does is in both
             found = [late(server.url, 10 if smoke else 200, f"turn{turn}") for late in (late_runs, late_commands)]
             ratios.append(median(found[0]) / median(found[1]))
             for row, late in zip(rows.values(), found, strict=True):
@@ -258,7 +258,7 @@ def main() -> None:
         for name, late in rows.items():
             late.sort()
             print(f"{name:12} median {median(late):.2f} ms, p99 {late[int(0.99 * len(late))]:.2f} ms")
-        print(f"{'ratio':12} {median(ratios):.2f} × (ratio of the medians, target 1.5)")
+        print(f"{'ratio':12} {median(ratios):.2f} × of the medians (target 1.5)")
         count, events = (20, 5) if smoke else (500, 40)
         for name, log in (("Redis", RedisStore(server.url, prefix="many")), ("memory", None)):
             wall, spent = anyio.run(many, log, count, events)

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_outputs
 
 An answer is nearly all text, in deltas of a few characters. The first rows write such a run. The last rows write a run
-with two executed calls. All encoders write JSON, so none can be much faster than the reference.
+with two executed calls. The figure is a ratio, because all encoders write JSON, and none can be much faster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from streamtools.outputs import Encoder
 
 ENCODERS: dict[str, tuple[Callable[[], Encoder], float | None]] = {
     "native": (outputs.native, None),
-    "native, ndjson": (partial(outputs.native, framing="ndjson"), None),
+    "native, as lines": (partial(outputs.native, framing="ndjson"), None),
     "openai": (outputs.openai, None),
     "openai, calls as written": (partial(outputs.openai, call_deltas=True), None),
     "ai_sdk": (outputs.ai_sdk, None),
@@ -98,7 +98,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     runs = {
         "text, ASCII": answer(ASCII, count),
         "text, other characters": answer(OTHER, count),
-        "executed calls": calls(count // 8),
+        "calls that are run": calls(count // 8),
     }
     for section, events in runs.items():
         for name, (make, target) in ENCODERS.items():

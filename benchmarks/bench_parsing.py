@@ -37,8 +37,8 @@ SMALL_CALLS = 60.0
 SEVERAL = 1.3
 MACHINE = 2.0
 RULES = 2.5
-FLAT = 4096  # bytes that the interpreter may allocate during a million deltas
-TEXT_ONCE = 2.5  # bytes per character: two, because some are beyond Latin-1, and the pieces that are not joined yet
+FLAT = 4096  # bytes: what an interpreter may allocate while a million deltas pass
+TEXT_ONCE = 2.5  # bytes a character: two for text with a character beyond Latin-1 in it, and what waits to be joined
 
 LITERAL = [
     rules.replace(each, "…")
@@ -48,10 +48,10 @@ LITERAL = [
         "Quarterly Numbers", "Zürich office", "guarantee",
     )
 ]  # fmt: skip
-"""Names, forbidden words, and stop sequences. Those that begin with a common letter cost more."""
+"""Names, words that are not to be said, and stop sequences. Each that begins with a common letter costs more."""
 _SYLLABLES = "al an con dis er est in ing ment per pre re ter tion ver".split()  # noqa: SIM905  # a list of words
 BLOCK_LIST = [rules.replace(["".join(word) for word in islice(product(_SYLLABLES, repeat=4), 50_000)], "…")]
-"""50,000 words with the beginnings of English words."""
+"""50,000 words that begin as English words do."""
 READY_MADE = [
     rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["example.com"]),
     rules.citations(),
@@ -76,7 +76,7 @@ def floor(deltas: list[str]) -> Work:
     lives = _lives(deltas)
 
     def run() -> float:
-        kept = []  # keeps the lists, so that freeing them is not measured
+        kept = []  # so that no measured time is spent on taking lists apart
         started = process_time()
         for _ in range(lives):
             kept.append(Floor())
@@ -189,7 +189,7 @@ class Memory:
         tracemalloc.start()
         try:
             for at in (next(pieces) for _ in range(self.count // 10)):
-                feed(text[at : at + texts.DELTA])  # each delta is a separate string, as in a real stream
+                feed(text[at : at + texts.DELTA])  # each delta is a string of its own, as in life
             before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             for at in (next(pieces) for _ in range(self.count - self.count // 10)):
@@ -222,7 +222,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     yield beside_floor(section, "plain prose, deltas of 1 to 7 characters", prose, None, cut=texts.cut_unevenly)
     yield beside_floor(section, "Markdown on every line", markdown, MARKDOWN)
     for shape in (texts.headings, texts.tables, texts.code_spans, texts.short_paragraphs):
-        target = 7.4 if shape is texts.short_paragraphs else 22.1  # 1.3 times the figures of similar rows, 5.7 and 17
+        target = 7.4 if shape is texts.short_paragraphs else 22.1  # 1.3 times what the two rows are at: 5.7 and 17
         yield beside_floor(section, shape.__name__.replace("_", " "), plain(shape(size)), target)
     yield beside_floor(section, "near-markers", near, None)
     yield beside_floor(section, "one call in 10 KB of prose", call_in_prose(hash_marker, 10_000), None)
@@ -238,7 +238,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     name = f"arguments of {size // 1000} KB, deltas of 1 to 7"
     yield beside_floor(section, name, answer, None, tells, cut=texts.cut_unevenly)
 
-    for id in ("hash_marker", "hermes_json"):  # the second buffers line feeds, which may belong to a marker
+    for id in ("hash_marker", "hermes_json"):  # the second holds line feeds back, which may belong to a marker
         alone = partial(Parser, dialects=id)
         yield beside_floor(f"{id} alone", "plain prose", prose, PROSE, alone)
         yield beside_floor(f"{id} alone", "Markdown on every line", markdown, MARKDOWN, alone)
@@ -273,7 +273,7 @@ def cases(smoke: bool) -> Iterator[Case]:
         for kind, made in (
             ("20 literal rules", LITERAL),
             ("50,000 words", BLOCK_LIST),
-            ("ready-made rules", READY_MADE),
+            ("those that are ready made", READY_MADE),
         ):
             yield Comparison(
                 "rules on the text",

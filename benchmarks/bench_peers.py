@@ -1,10 +1,10 @@
 """Compares streamtools with other parsers: the cost of a delta, its growth, and the correctness of the results.
 
-    python -m benchmarks.peers install        # once: installs the peers in a separate environment
+    python -m benchmarks.peers install        # once: the peers, in an environment of their own
     python benchmarks/bench_peers.py
 
-Every parser reads the same prose and the same calls, in a format that it supports. benchmarks/peers/README.md explains
-the method and its limits.
+Every parser reads the same prose and the same calls, in a format that it knows. See benchmarks/peers/README.md for the
+method, and for what the numbers do not say.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     else:
         rows = [row for row in ROWS if chosen.only in key_of(row)]
         if not rows:
-            sys.exit(f"no row has {chosen.only!r} in its name; the rows are {', '.join(map(key_of, ROWS))}")
+            sys.exit(f"no row has {chosen.only!r} in its name; there are {', '.join(map(key_of, ROWS))}")
         run = _run(rows, chosen)
     if chosen.save:
         chosen.save.write_text(json.dumps(run, indent=1), encoding="utf-8")
@@ -47,14 +47,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="run small inputs once, and measure nothing")
+    parser.add_argument("--smoke", action="store_true", help="small inputs, once, to see that all of it works")
     parser.add_argument("--markdown", action="store_true", help="print the short table for a README, then the rest")
     parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their names")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=CASES, metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="median of N (default: %(default)s)")
-    parser.add_argument(
-        "--limit", type=float, default=60, metavar="S", help="stop streams that take longer (default: 60)"
-    )
+    parser.add_argument("--limit", type=float, default=60, metavar="S", help="give up what takes longer (default: 60)")
     parser.add_argument("--peers", type=Path, default=DEFAULT, metavar="DIR", help="environment (default: .venv-peers)")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write all figures to a file, as JSON")
     parser.add_argument("--read", type=Path, metavar="FILE", help="print the figures of a file, and measure nothing")

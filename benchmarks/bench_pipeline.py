@@ -1,12 +1,12 @@
 """Measures the pipeline from a provider's bytes to UI events, relative to `httpx-sse` and `.json()` for the same bytes.
 
-Ollama's lines are not server-sent events. Their reference is `aiter_lines` of httpx with `json.loads`.
+Ollama's lines are no server-sent events. Their reference is `aiter_lines` of httpx with `json.loads`.
 
     python benchmarks/bench_pipeline.py
 
-Both read the same chunks from the same kind of object in the same event loop. In addition to the work of the reference,
-streamtools finds calls, numbers events, collects the result and passes the events to another task. If chunks "arrive",
-the event loop runs one iteration for each chunk, as with a socket. Both sides have this cost.
+Both read the same chunks from the same kind of object in the same event loop. In addition to the work
+of the reference, streamtools finds calls, numbers events, collects the result and passes all of it to another task. If
+chunks "arrive", the event loop turns once for each chunk, as with a socket. Both sides have this cost.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 class Chunks(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """Network chunks as the body of a response. With `arriving`, the event loop runs an iteration before each."""
+    """Network chunks as the body of a response. With `arriving`, the event loop turns before each chunk."""
 
     def __init__(self, chunks: list[bytes], arriving: bool) -> None:
         self._chunks = chunks
@@ -85,7 +85,7 @@ def response(chunks: list[bytes], arriving: bool = False) -> httpx.Response:
 
 
 Open = Callable[[], Any]
-"""Makes the object that is read: an httpx response, or a minimal one."""
+"""Makes what is read: a response of httpx, or what looks like one."""
 
 
 def read_with_httpx_sse(open_: Open, keep: list[Any] | None = None) -> None:
@@ -146,7 +146,7 @@ ARRIVE = "ToolStream, a response, chunks arrive"
 """With one frame a chunk, this row has no target, because the event loop takes most of the time."""
 
 BARE = ("openai", "latitude")
-"""Only for these, an iterator of bytes and arriving chunks are measured too. Neither depends on the format."""
+"""For these an iterator of bytes is measured too, and chunks that arrive: neither depends on the format."""
 
 
 def read(provider: str, open_: Open, keep: list[UIEvent] | None = None, text_rules: Sequence[Rule] = ()) -> None:

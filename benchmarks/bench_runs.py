@@ -27,7 +27,7 @@ from streamtools.runs import MemoryEventLog, Runs
 
 
 class Arriving(Bare):
-    """A response whose chunks arrive one by one, with an iteration of the event loop before each."""
+    """A response whose chunks arrive one by one, with a turn of the event loop before each."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         return aiter(Chunks(self._chunks, arriving=True))
@@ -141,7 +141,7 @@ def check_runs(text: str, response: Bare, readers: int) -> None:
 
 
 def check_log(events: list[UIEvent], readers: int, batch: int) -> None:
-    """Raise AssertionError unless each reader gets each event, from the log and from a memory stream."""
+    """Raise AssertionError unless each reader gets each event, in both ways."""
     for work in (read_log, read_memory_streams):
         taken: list[UIEvent] = []
         anyio.run(work, events, readers, batch, taken)
@@ -160,11 +160,11 @@ def cases(smoke: bool) -> Iterator[Case]:
     """Yield all rows."""
     text = texts.prose(1_000 if smoke else 20_000, seed=8)
     frames = wires.openai(texts.cut(text))
-    for count, made, words in ((1, Arriving, "arriving"), (16, Arriving, "arriving"), (16, Bare, "all ready")):
+    for count, made, words in ((1, Arriving, "arriving"), (16, Arriving, "arriving"), (16, Bare, "all there")):
         response = made(wires.chunks(frames, count))
         for readers in (1, 10):
             yield Comparison(
-                "a run relative to its ToolStream",
+                "a run beside its ToolStream",
                 f"{count} frame{'s' * (count > 1)} a chunk, {words}, {readers} reader{'s' * (readers > 1)}",
                 len(frames),
                 in_loop(partial(read_run, response, readers=readers)),
@@ -174,7 +174,7 @@ def cases(smoke: bool) -> Iterator[Case]:
             )
     events = told(200 if smoke else 20_000)
     yield Comparison(
-        "the log relative to a list",
+        "the log beside a list",
         "append",
         len(events),
         in_loop(partial(append_all, events)),
@@ -185,7 +185,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     events = told(200 if smoke else 2_000)
     for readers, batch in ((1, 1), (100, 1), (100, 16)):
         yield Comparison(
-            "log relative to memory streams, by event",
+            "the log beside memory streams, an event to a reader",
             f"{readers} reader{'s' * (readers > 1)}, {batch} event{'s' * (batch > 1)} at a time",
             len(events) * readers,
             in_loop(partial(read_log, events, readers, batch)),

@@ -27,7 +27,7 @@ EVENTS = 100
 TARGET = 1 / 0.6
 
 ROWS = [
-    ("ready events, encoded", "events", TARGET),
+    ("events that are there, encoded", "events", TARGET),
     ("a ToolStream over its source", "stream", None),
     ("a run, read from its log", "run", None),
 ]
@@ -98,7 +98,7 @@ class _Row(Comparison):
 
     def measure(self, repeats: int) -> Result:
         result = super().measure(repeats)
-        ours, bare = result.details["ns"], result.details["reference"]
+        ours, bare = result.details["ns"], result.details["beside"]
         details = {"events/s": 1e9 / ours, "bare": 1e9 / bare, "share": bare / ours}
         return Result(self.section, self.name, result.value, self.unit, self.target, {**details, **result.details})
 

@@ -64,7 +64,7 @@ _validated = pydantic.validate_call(forecast)
 
 @dataclass(frozen=True)
 class Added:
-    """By how many microseconds a call of `subject` takes longer than a call of `reference`."""
+    """How many microseconds a call of `subject` takes more than a call of `reference`."""
 
     section: str
     name: str
@@ -79,7 +79,7 @@ class Added:
         subject, reference = (min(each) / self.calls * 1e6 for each in times)
         details = {
             "µs": subject,
-            "reference": reference,
+            "beside": reference,
             "spread %": max(median(each) / min(each) - 1 for each in times) * 100,
         }
         return Result(self.section, self.name, subject - reference, UNIT, self.target, details)
@@ -147,7 +147,7 @@ def cases(smoke: bool) -> Iterator[Case]:
 
             yield Added(
                 f"{section}, {backend}",
-                f"above {name}",
+                f"beside {name}",
                 count,
                 repeated(subject, count // size, backend),
                 repeated(reference, count, backend),

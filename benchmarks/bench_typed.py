@@ -24,7 +24,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.typed import OutputType
 
 SIZES = (10_000, 100_000, 1_000_000)
-REREAD = 100_000  # maximum characters for the peer, whose cost is quadratic
+REREAD = 100_000  # characters, at most, for the peer, whose cost grows with their square
 
 
 def deltas(text: str) -> list[str]:

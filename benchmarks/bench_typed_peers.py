@@ -166,7 +166,7 @@ def cost(subject: Subject, text: str) -> float:
 
 
 def main() -> None:
-    """Print the table. The exit status is 1 if a value of streamtools was wrong."""
+    """Print the table. The exit status tells whether a value of streamtools was wrong."""
     small, large = (300, 600) if "--smoke" in sys.argv else (5_000, 20_000)
     text = answer(400)
     whole, mistakes = json.loads(text), 0
@@ -177,7 +177,7 @@ def main() -> None:
         except ImportError:
             print(f"{name:<28}{'not installed':>18}")
             continue
-        values = [json.dumps(value) for value in subject([*text])]  # immediately, because some values change later
+        values = [json.dumps(value) for value in subject([*text])]  # as they are now: some go on to grow
         wrong = sum(not is_beginning(json.loads(value), whole) for value in values)
         mistakes += wrong if subject is ours else 0
         before, after = (cost(subject, answer(size)) for size in (small, large))

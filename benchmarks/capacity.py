@@ -61,7 +61,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The streams of the plan, and the size of one process and one Redis server."""
+    """The streams that the plan is for, and the size of one process and one Redis server."""
 
     deltas: float
     """Deltas of each stream in a second."""
@@ -137,7 +137,7 @@ class Machines:
         return sum(self._redis.memory_usage(key, samples=0) or 0 for key in self._redis.scan_iter())
 
     async def stream(self, streams: int, pace: Pace) -> dict[str, float]:
-        """Answer and read this many streams. Returns the resources used, without their end if they are silent."""
+        """Answer and read so many streams. Returns what they used, without their end if they are silent."""
         self._provider.pace = pace
         before = self.counters()
         if self._sticky:
@@ -195,10 +195,10 @@ def show(costs: Costs, load: Load) -> None:
     print(f"A run in Redis holds {costs.stored_run / 1e3:.1f} kB and {costs.stored_delta:.0f} B for each delta.\n")
     limits = carried(costs, load)
     wall = min(limits, key=lambda resource: limits[resource])
-    print(f"| resource | streams at {load.deltas:g} deltas a second |\n| --- | ---: |")
+    print(f"| one | streams at {load.deltas:g} deltas a second |\n| --- | ---: |")
     for resource, most in sorted(limits.items(), key=lambda each: each[1]):
         print(f"| {resource} | {most:,.0f} |")
-    print(f"\nThe first limit is {wall}. {load.used:.0%} of each resource is used.\n")
+    print(f"\nThe first wall is {wall}. {load.used:.0%} of each resource is used.\n")
     found = {streams: plan(costs, load, streams) for streams in STREAMS}
     print("| streams | processes | Redis servers | Gbit/s from the provider | of Redis | to the readers |")
     print(f"|{' ---: |' * 6}")
@@ -212,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure one process and one Redis server, and plan for many streams.")
     add = parser.add_argument
     add("--deltas", type=float, default=30.0, help="deltas of a stream in a second (%(default)s)")
-    add("--answer", type=float, default=20.0, help="seconds of an answer, planned and measured (%(default)s)")
+    add("--answer", type=float, default=20.0, help="seconds of an answer, also of a measured one (%(default)s)")
     add("--keep", type=float, default=600.0, help="`keep` of the RedisStore, in seconds (%(default)s)")
     add("--used", type=float, default=0.7, help="the share of each resource that may be used (%(default)s)")
     add("--process-gb", type=float, default=2.0, help="memory of a process, in GB (%(default)s)")

@@ -2,12 +2,12 @@
 
     python benchmarks/count_calls.py
 
-Other benchmarks measure time. This one counts the calls that a reader of the code has to follow, in the package only.
-Resuming a generator or a coroutine counts as a call. The file changes if two successive calls run code in different
-files. Caches are warm, deltas have four characters, and the model writes one call with two arguments, without
-`call_deltas`. Earlier text is not counted. A `Parser` reads the call in text, and a `StreamMachine` the native call.
-The last row follows a delta of text through a whole `ToolStream`, from the bytes of OpenAI to the bytes of a
-server-sent event. `--smoke` warms up once only; `--calls ROW` prints each call of a row.
+Other benchmarks measure time. This one counts the calls that a reader of the code has to follow, in the package only. A
+generator or a coroutine that continues is a call too. If two successive calls are of code in different files, the
+file has changed. Everything is warm, deltas have four characters, and one call with two arguments is written, without
+`call_deltas`. Earlier text is not counted. A call in text is fed to a `Parser`, a native one, as source events,
+to a `StreamMachine`. The last row follows a delta of text through a whole `ToolStream`, from the bytes of OpenAI to the
+bytes of a server-sent event. `--smoke` warms up once only; `--calls ROW` prints each call of a row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Count:
 
     @property
     def changes(self) -> int:
-        """How often a call runs code in another file than the previous call."""
+        """How often a call is in another file than the call before it."""
         files = [code.co_filename for code in self.calls]
         return sum(one != other for one, other in pairwise(files))
 

@@ -77,8 +77,8 @@ _BARE = """async (question) => {
 
 
 class Shown(NamedTuple):
-    """The 95th percentile of the time between frames, in ms. Seconds of the renderer, and of scripts, layout and style
-    in each half of the answer. Bytes by which the heap of scripts grows in the second half, per character."""
+    """The 95th percentile of the times between frames, in ms; the renderer's seconds, and those of scripts, layout and
+    style in each half; how many bytes the heap of scripts has grown by in the second half, for each character."""
 
     frame: float
     work: float
@@ -184,11 +184,11 @@ def main(size: int = 50_000, repeats: int = 3) -> None:
     bare, ours = (min(pair[which].frame for pair in runs) for which in (0, 1))
     work = min(pair[1].work / pair[0].work for pair in runs)
     first, second = (min(getattr(pair[1], half) for pair in runs) for half in ("first", "second"))
-    print(f"{size:,} characters: 95 % of frames follow within {ours:.1f} ms, on a bare page {bare:.1f} ms")
+    print(f"{size:,} characters: a frame in 95 of 100 is there within {ours:.1f} ms, on a bare page {bare:.1f} ms")
     print(f"relative to the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
     kept, bare_kept = (min(pair[which].kept for pair in runs) for which in (1, 0))
     print(f"scripts, layout, style: first half {first:.2f} s, second half {second:.2f} s, {second / first:.2f} x")
-    print(f"second half: the heap grows by {kept:.1f} bytes a character, on a bare page by {bare_kept:.1f}")
+    print(f"the heap grows by {kept:.1f} bytes a character of it, that of the bare page by {bare_kept:.1f}")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from time import monotonic, process_time
 from typing import Protocol, runtime_checkable
 
 Work = Callable[[], float]
-"""Does its work, and returns the processor time in seconds, without that of the preparation."""
+"""Does its work and returns the seconds of processor time that one such work takes, without what had to be prepared."""
 
-_SHORTEST = 0.01  # seconds of one measurement, so that the clock and the loop take far below one per cent
-_WARM_UP = 1.0  # seconds in which an idle processor reaches its full speed
+_SHORTEST = 0.01  # seconds of one measurement; the clock and the loop around it are then far below one per cent
+_WARM_UP = 1.0  # seconds in which a processor that was idle comes up to its speed
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Comparison:
         subject, reference = (min(each) / self.items * 1e9 for each in times)
         details = {
             "ns": subject,
-            "reference": reference,
+            "beside": reference,
             "spread %": max(median(each) / min(each) - 1 for each in times) * 100,
         }
         return Result(self.section, self.name, subject / reference, self.unit, self.target, details)
@@ -116,9 +116,9 @@ class Growth:
 
 
 def interleave(works: list[Work], repeats: int, *, equally_long: bool = False) -> list[list[float]]:
-    """Return `repeats` times of each of `works`. They take turns, alternately in forward and in reverse order.
+    """Return `repeats` times of each of `works`, taken in turns, first forwards, then backwards, and so on.
 
-    With `equally_long`, fast works are repeated as long as slow ones, so other programs disturb them equally.
+    If they are measured `equally_long`, one that is a hundred times as fast has no better chance of a quiet moment.
     """
     passes = [1] * len(works)
     if repeats > 1:
@@ -149,12 +149,10 @@ def main(title: str, cases: Callable[[bool], Iterable[Case]]) -> None:
     """Measure `cases` and print them as the command line requires. `cases` gets whether inputs are small."""
     parser = argparse.ArgumentParser(description=f"Measure {title}; see benchmarks/README.md.")
     parser.add_argument("--json", action="store_true", help="print one JSON object with all rows")
-    parser.add_argument("--smoke", action="store_true", help="run small inputs once, and measure nothing")
+    parser.add_argument("--smoke", action="store_true", help="small inputs, once, to see that all of it works")
     parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words in their names")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="best of N (default: %(default)s)")
-    parser.add_argument(
-        "--profile", action="store_true", help="profile rows that miss their target, or those of --only"
-    )
+    parser.add_argument("--profile", action="store_true", help="profile rows that miss, or that --only names")
     parser.add_argument("--run", type=int, metavar="N", help="run the subjects N times without a clock, for a profiler")
     chosen = parser.parse_args()
     head = f"{title}, {platform.python_implementation()} {platform.python_version()}, {platform.machine()}"

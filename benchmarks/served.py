@@ -2,8 +2,8 @@
 
     python -m benchmarks.served STREAMS EVENTS
 
-Each event arrives separately: the event loop runs one iteration for each, as with a provider. All answers of a round
-begin when its last request arrives, so that they are all open at the same time.
+Each event arrives on its own, so that the event loop turns once for each, as with a provider. The answers to a round of
+requests begin together, when the last of them is there, so that they are all open at the same time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m benchmarks.served_gateway UPSTREAM
 
-Both run in one process and call the same upstream. `/bare` passes the bytes through. Paths below `/v1` are the gateway.
+Both ask the same upstream, and stand in one process: `/bare` passes the bytes, whatever is below `/v1` is the gateway.
 """
 
 from __future__ import annotations

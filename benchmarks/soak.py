@@ -23,7 +23,7 @@ from benchmarks.soaking.soak import Settings, soak
 from benchmarks.soaking.verdict import judge, summarise
 from benchmarks.soaking.watch import Sample
 
-_FILES = 3  # maximum for a stream: one to the provider, and two of a browser, one of them in the other process
+_FILES = 3  # of a stream, at most: one to the provider and two of a browser, of which the other process has one
 _COLUMNS = (
     *("s", "open", "streams/s", "events/s", "calls/s", "used", "MiB", "blocks", "tasks", "threads", "files", "objects"),
     *("lag", "cpu %", "other %"),
@@ -75,10 +75,10 @@ def allow_files(streams: int) -> None:
 
 def main() -> int:
     """Run the command. Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Run many concurrent streams for minutes, and search for leaks.")
+    parser = argparse.ArgumentParser(description="Many streams at the same time, for minutes: does anything stay?")
     parser.add_argument("--streams", type=int, default=2000, help="how many are open at the same time (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=5.0, help="minutes in which streams begin (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="the seed of all streams (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for how long streams begin (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="another gives other streams (%(default)s)")
     parser.add_argument("--pace", type=float, default=1.7, help="seconds between two chunks of a stream (%(default)s)")
     parser.add_argument("--smoke", action="store_true", help="140 streams, 40 at a time; nothing is measured")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 """The texts of the benchmarks. They resemble texts of models, and are generated from a seed.
 
-Nothing is chosen to suit the parser. Prose has quotes, digits, dashes, foreign letters, and line feeds between
-paragraphs of a few sentences. Markdown has structure on every line. Near-markers stand between all words. Arguments are
-a source file, as for a tool that writes files: every line ends in an escape. Sizes are in characters, and accurate to
-a sentence or a line.
+Nothing is chosen to suit the parser. Prose has its quotes, digits, dashes and foreign letters, and line feeds between
+paragraphs of a few sentences; Markdown has structure on every line; near-markers stand between all words; arguments are
+a source file, as a tool that writes files gets it, in which every line ends in an escape. Sizes are in characters, and
+met to within a sentence or a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 DELTA = 4
-"""Characters of one delta, about one token of a model."""
+"""Characters of one delta: about what a token of a model is."""
 
 WORDS = (
     "the", "of", "and", "a", "to", "in", "is", "it", "that", "was", "for", "on", "are", "with", "as", "his", "they",
@@ -89,7 +89,7 @@ def near_markers(size: int, seed: int = 3) -> str:
     """Return lines in which nearly every second word looks like the beginning of a call. None is a call."""
 
     def line(rng: random.Random) -> str:
-        words = [rng.choice(WORDS)]  # a line that begins with tildes would be a fence, whose content is easy to parse
+        words = [rng.choice(WORDS)]  # a line that began with tildes would be a fence, and what it holds easy
         for _ in range(rng.randint(4, 10)):
             words += [rng.choice(NEAR), rng.choice(WORDS)]
         start = rng.choice(["", "", "### ", "###: ", "#### ", "- ", "~~x~~ "])

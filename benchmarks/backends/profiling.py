@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TypeAlias
 
 Counted: TypeAlias = dict[str, dict[str, float]]
-"""Instructions and calls by `package file function`, and system calls, as in `counting.Counts`."""
+"""Instructions and calls by `package file function`, and system calls, as `counting.Counts` has them."""
 
 _COLUMNS = {
     "streamtools": "streamtools",
@@ -46,7 +46,7 @@ def show(counted: dict[str, Counted], *, most: int = 25) -> None:
     for row, found in counted.items():
         ours = {name: value for name, value in found["instructions"].items() if name.startswith("streamtools ")}
         if ours:
-            print(f"\n{row}: instructions and calls of a frame, {sum(ours.values()):.0f} instructions in total")
+            print(f"\n{row}: instructions and calls of a frame, of {sum(ours.values()):.0f}")
         for name, value in sorted(ours.items(), key=lambda each: -each[1])[:most]:
             if value >= 1:
                 print(f"{value:8.1f} {found['calls'][name]:7.2f}  {name.partition(' ')[2]}")

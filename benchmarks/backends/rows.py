@@ -17,11 +17,11 @@ from benchmarks.backends.wire_load import Pace, Provider, Seen, ask, open_all
 
 PAUSE = 0.02  # seconds between two deltas of a paced stream
 LATE = 20.0  # milliseconds of delay, at the 99th percentile, at which a core carries no more
-LOADS = (0.3, 0.7)  # shares of the streams that a core carries
-RATE = 2000  # deltas a second of all streams together, for any number of streams
-FEW = 100  # streams, the reference for many streams
+LOADS = (0.3, 0.7)  # of what a core carries
+RATE = 2000  # deltas of all streams together in a second, however many streams there are
+FEW = 100  # streams, beside which many are measured
 FAST = ("uvloop", "httptools", "httpx_aiohttp")  # the event loop, uvicorn's protocol, and the HTTP client
-_SETTLED = 16  # seconds in which many streams send their deltas
+_SETTLED = 16  # seconds in which the deltas of many streams come
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Row:
     page: str
     path: str
     ends: bytes
-    """Text at the end of the body."""
+    """What the end of the body holds."""
     target: float | None = None
     readers: int = 1
     fast: bool = False
@@ -173,7 +173,7 @@ class Bench:
         """Return the counted work of the server for one stream."""
         server = self.server(row)
         await ask(server.port, "/count")
-        await self.measure(row, 1, Pace(deltas, 0.01 * (3 + row.readers)))  # slow, because counting is
+        await self.measure(row, 1, Pace(deltas, 0.01 * (3 + row.readers)))  # as slow as counting is
         found: profiling.Counted = json.loads(await ask(server.port, "/count?end"))
         return found
 
@@ -194,7 +194,7 @@ class Bench:
             server.kill()
 
     async def carries(self, row: Row, spent: float, seconds: float) -> Carried:
-        """Return how many streams a core carries, and the delays at shares of that load.
+        """Return how many streams a core carries, and the delays at a part of that load.
 
         At the limit, one delta in a hundred is too late, or the processor is saturated.
         """
@@ -239,12 +239,12 @@ class Bench:
         """Return the cost of a client that stops reading while the provider writes at full speed."""
         server = self.begin(row)
         try:
-            self.provider.pace = Pace(100, None)  # warm up: modules and caches are loaded on first use
+            self.provider.pace = Pace(100, None)  # what is loaded, or filled, when it is used first
             for each in await open_all(server.port, self.paths(row, 1)):
                 await each.over
             before = server.memory()
             self.provider.written = self.provider.ended = 0
-            self.provider.pace = Pace(10**5, None, silent=True)  # the number of a delta has five digits
+            self.provider.pace = Pace(10**5, None, silent=True)  # no more than its deltas have digits for
             await open_all(server.port, self.paths(row, 1), stalled=True)
             await asyncio.sleep(seconds / 2)
             half = self.provider.written
@@ -257,7 +257,7 @@ class Bench:
 
 
 class Carried(NamedTuple):
-    """How many streams a core carries, and the median and 99th percentile of the delays at shares of that, in ms."""
+    """How many streams a core carries, and the median and 99th percentile of the delay at a part of that, in ms."""
 
     streams: int
     loads: list[tuple[float, float]]

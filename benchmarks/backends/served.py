@@ -134,7 +134,7 @@ async def one_task(request: Request) -> Response:
 
 @asynccontextmanager
 async def answer(body: Any) -> AsyncIterator[ToolStream]:
-    """Call the provider as in the documentation."""
+    """Request the provider as the documentation does."""
     async with client.stream("POST", url, json=body) as response, ToolStream(sources.openai(response)) as events:
         yield events
 
@@ -227,7 +227,7 @@ def peers() -> dict[str, Any]:
         from agents import Agent as OpenAIAgent
         from agents import OpenAIChatCompletionsModel, Runner, set_tracing_disabled
 
-        set_tracing_disabled(True)  # otherwise it sends traces to OpenAI
+        set_tracing_disabled(True)  # or it sends its traces to OpenAI
         chat_model = OpenAIChatCompletionsModel("m", openai.AsyncOpenAI(base_url=base, api_key="k"))
         openai_agent = OpenAIAgent("agent", model=chat_model)
 
@@ -287,10 +287,10 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
         "gateway": gateway(upstream, max_running=100_000),
         "gateway_in_slots": gateway(upstream, max_running=100_000, max_rate=30),
     }
-    os.environ.setdefault("OPENAI_API_KEY", "k")  # a placeholder
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # otherwise it downloads a cost map
+    os.environ.setdefault("OPENAI_API_KEY", "k")  # which no provider sees
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # or it asks the network for one
     if proxy:
-        with suppress(ImportError):  # litellm or a dependency of its proxy is missing
+        with suppress(ImportError):  # of litellm, which takes seconds, or of what its proxy needs
             from litellm.proxy import proxy_server
 
             mounts["litellm"] = proxy_server.app

@@ -17,7 +17,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[2]
 _NODE = Path(__file__).parent / "node"
 _NODE_PACKAGES = _ROOT / ".cache" / "backends-node"
-_INSTALL_SECONDS = 60  # for npm, which repeats its requests for minutes without a network
+_INSTALL_SECONDS = 60  # for npm, which repeats its requests for minutes if there is no network
 
 _NGINX = """\
 daemon off;
@@ -48,7 +48,7 @@ http {{
 
 
 class Server:
-    """A server in one separate process. It prints its port, or listens on `port`."""
+    """A server in another process, of one process. It prints its port, or serves `port`."""
 
     def __init__(self, command: Sequence[str], port: int = 0) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT)
@@ -63,7 +63,7 @@ class Server:
         for line in self._process.stdout:  # libraries print other lines before it
             if line.strip().isdigit():
                 return int(line)
-        raise RuntimeError(f"{command[0]} ended without printing a port")
+        raise RuntimeError(f"{command[0]} does not serve")
 
     def time(self) -> float:
         """Return the processor time of all threads of the server, in seconds."""
@@ -118,7 +118,7 @@ class NginxServer(Server):
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
                 return
             time.sleep(0.01)
-        raise RuntimeError("nginx does not accept connections")
+        raise RuntimeError("nginx does not serve")
 
     def close(self) -> None:
         """End the server."""
@@ -132,7 +132,7 @@ class NginxServer(Server):
 
 
 def find_nginx() -> str | None:
-    """Return the path of nginx, or None. Debian installs it in a folder that is only on root's path."""
+    """Return the path of nginx, or None. Debian installs it in a folder that only the path of root has."""
     return shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 
 

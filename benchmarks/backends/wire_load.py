@@ -19,7 +19,7 @@ _DELTA = re.compile(rb"w([0-9]{5})\.([0-9]{12});")
 _BETWEEN_CHUNKS = re.compile(rb"\r\n[1-9A-Fa-f][0-9A-Fa-f]*\r\n")
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-_TAIL = 4096  # bytes of a body that are kept, to join split deltas and to check the end
+_TAIL = 4096  # bytes of a body that are kept: a delta may come in two pieces, and the end is looked at
 
 
 def _frame(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
@@ -44,10 +44,10 @@ def _now() -> int:
 
 @dataclass
 class Pace:
-    """The number of deltas of an answer, and the seconds before each. None sends as fast as the socket accepts.
+    """How a provider speaks: so many deltas, with so many seconds before each; None is as fast as the socket takes it.
 
-    A `silent` answer sends nothing after its last delta, not even an end. A `held` answer waits after its first delta
-    for `go_on`.
+    With `silent`, nothing comes behind the last, not even an end; with `held`, nothing behind the first until the
+    provider goes on.
     """
 
     deltas: int
@@ -131,7 +131,7 @@ class _Answering(asyncio.Protocol):
 
 
 class Provider:
-    """The API of a model. `pace` applies to new answers."""
+    """The API of a model. `pace` applies to answers that begin from now on."""
 
     def __init__(self) -> None:
         self.pace = Pace(0, None)
@@ -139,7 +139,7 @@ class Provider:
         self.written = 0
         """Bytes of the deltas of all streams."""
         self.ended = 0
-        """Streams that have sent all of their deltas."""
+        """Streams that have said all of their deltas."""
         self.url = ""
         self._begun = 0
 
@@ -240,9 +240,9 @@ def request(path: str) -> bytes:
 async def open_all(
     port: int, paths: Iterable[str], *, together: int = 50, deltas: int = 0, stalled: bool = False
 ) -> list[_Reading]:
-    """Open a connection for each path, `together` at a time, and return them.
+    """Open a connection for each path, some at a time, and return them.
 
-    A connection is `whole` after `deltas` deltas, or when it is lost. A `stalled` one reads only the first delta.
+    Each is `whole` when so many deltas have come, or it has been lost; `stalled` ones read only until one has come.
     """
     waiting = list(paths)
     opened: list[_Reading] = []

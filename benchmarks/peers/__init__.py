@@ -1,1 +1,1 @@
-"""The peers that `bench_peers` compares with streamtools: their environment, adapters, streams and judge."""
+"""The peers that `bench_peers` measures beside streamtools: their environment, adapters, streams and judge."""

@@ -12,7 +12,7 @@ from benchmarks.peers.installing import DEFAULT, install
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("install", help="create an environment with the peers")
+    command = commands.add_parser("install", help="make a new environment with the peers in it")
     command.add_argument("--into", type=Path, default=DEFAULT, metavar="DIR", help="default: .venv-peers")
     chosen = parser.parse_args()
     failed = install(chosen.into.resolve())

@@ -15,10 +15,10 @@ Make: TypeAlias = "Callable[[], tuple[Feed, Finish]]"
 
 @dataclass(frozen=True)
 class Peer:
-    """A parser. `make` creates one for a stream. `read` converts an output of its `feed` or `finish`.
+    """A parser: `make` one for a stream; `read` what its `feed` returns, or one of those that its `finish` returns.
 
-    `feed` and `finish` are measured. They contain only work that every user of the parser has. `read` returns items of
-    `judging.Told` without the number of the delta.
+    What is measured is `feed` and `finish`, and there is nothing in them but what a user of the parser has to do, too.
+    `read` makes of an output what `judging.Told` says, without the delta's number.
     """
 
     version: str

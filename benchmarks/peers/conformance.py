@@ -1,8 +1,8 @@
 """Runs the conformance suite with the peers, for the tables of conformance/README.md.
 
-`python -m benchmarks.peers.conformance [--peers DIR] [--cut CUT]… [--every-place]`. First, `python -m benchmarks.peers
-install` creates the environment of the peers. A dialect is left out, and listed, if a peer reads none of its calls: the
-peer reads another form of the format, or needs more of its engine than `stubs` provides.
+`python -m benchmarks.peers.conformance [--peers DIR] [--cut CUT]… [--every-place]`; the environment of the peers is
+made by `python -m benchmarks.peers install`. A dialect of which a peer does not read a single call is left out, and
+named: it reads the format in another form than our writer's, or wants more of its engine than stands in here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def score(results: Sequence[Result], *, by_tokens: bool = False) -> Score:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.conformance", description=__doc__)
     parser.add_argument("--peers", type=Path, default=DEFAULT, metavar="DIR", help="default: .venv-peers")
-    parser.add_argument("--cut", action="append", choices=CUTS, help="in addition to `tokens`; default: all")
+    parser.add_argument("--cut", action="append", choices=CUTS, help="beside `tokens`; default: all")
     parser.add_argument("--every-place", action="store_true")
     chosen = parser.parse_args()
     own, _ = judge(function(ours), chosen)

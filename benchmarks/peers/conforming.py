@@ -1,7 +1,7 @@
 """Adapts peers to the conformance suite: the parser for each dialect, and a program that runs it.
 
-`conformance run --command` starts `python -m benchmarks.peers.conforming PEER PARTS` with the interpreter of the peers'
-environment. The program answers each line of JSON with one line.
+`python -m benchmarks.peers.conforming PEER PARTS`, run by the interpreter of the peers' environment, is what
+`conformance run --command` starts: a line of JSON for a text, a line back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SGLANG = {
     "iquest_q1": "iquest_q1_detector IQuestQ1Detector",
     "k2_horizon": "k2_v3_detector K2V3Detector",
 }
-"""The detector for each of our dialects, as `sglang.load` expects it."""
+"""The detectors by our dialects; each is said as `sglang.load` takes it."""
 
 _TOOL, _ENGINE = "vllm.tool_parsers.", "vllm.parser."
 VLLM = {
@@ -92,10 +92,10 @@ VLLM = {
     "kimi_k3_xtml": f"{_TOOL}kimi_k3_tool_parser KimiK3ToolParser",
     "atem_xml": f"{_TOOL}muse_glimmer_tool_parser MuseGlimmerToolParser",
 }
-"""The parser for each of our dialects, as `vllm.load` expects it."""
+"""The parsers by our dialects; each is said as `vllm.load` takes it."""
 
 WHOLE_TEXT = ("hermes_json", "deepseek_dsml", "anthropic_xml", "pythonic", "llama3_json", "raw_json")
-"""The dialects that agent-tool-parser claims to read."""
+"""What agent-tool-parser says that it reads."""
 
 
 @cache
@@ -121,7 +121,7 @@ def answer(peer: Peer, deltas: list[str], *, tells_text: bool = True) -> dict[st
     for kind, key, *rest in told:
         if kind == "text":
             continue
-        if kind == "call" or key not in calls:  # a reused index begins another call
+        if kind == "call" or key not in calls:  # an index that is used again begins another call
             calls[key] = {"name": "", "arguments": ""}
             made.append(calls[key])
         if kind == "args":

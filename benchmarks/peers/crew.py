@@ -17,7 +17,7 @@ from benchmarks.peers.installing import HERE, node_in, parts_in, python_in
 from benchmarks.peers.rows import Row
 
 _STARTING = 120.0  # seconds; importing takes one
-_BUSY = 10  # times its processor time that a worker may take on a busy machine
+_BUSY = 10  # how much longer than its processor time a worker may take on a machine that others use, too
 
 
 class Missing(Exception):

@@ -1,7 +1,7 @@
 """Writes the measured formats without any parser, so that the expected result is known.
 
-The formats follow the documented templates of the models. The package's own writers are not used, because they are
-judged, too.
+Written as the models' templates do it, from their documentation; the package's own writers are not asked, because they
+are part of what is judged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Call: TypeAlias = "tuple[str, dict[str, Any]]"
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write calls. The fields say whether text may stand before, between and after them."""
+    """A way to write calls. The fields tell if text may stand before, between and after them."""
 
     id: str
     write: Callable[[Sequence[Call]], str]
@@ -24,7 +24,7 @@ class Format:
     tokens: tuple[str, ...]
     among: bool = False
     behind: bool = False
-    closing: str = ""  # text after a call that a string may also contain; empty: none, or it is ambiguous
+    closing: str = ""  # what stands behind a call and may also stand in a string; empty: nothing, or not unambiguously
     before: bool = True
     only_json: bool = False
 

@@ -1,8 +1,9 @@
 """Installs the peers in a separate environment.
 
-pip installs the light packages of `requirements.txt`, and npm those of Node. Inference engines are not installed: their
-wheels are downloaded without dependencies (torch, CUDA), and only the parsing modules are unpacked into a folder of the
-environment. `stubs` replaces the rest of an engine. If a package cannot be installed, the others are.
+Light packages come by pip from `requirements.txt`, those of Node by npm. Of an inference engine only the modules that
+parse are wanted: its wheel is downloaded without what it depends on (torch, CUDA), and these modules are unpacked into
+a folder of the environment; `stubs` answers for the rest of the engine. One that cannot be had does not keep the others
+away.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ UNPACKED: dict[str, tuple[str, ...]] = {
         "vllm/utils/collection_utils.py",
     ),
 }
-"""The unpacked folders and files of a wheel, without each `__init__`, which would import the whole engine."""
+"""What is unpacked of a wheel: folders and files. Their `__init__` stay away, since they import the whole engine."""
 
 
 def python_in(environment: Path) -> Path:
@@ -55,12 +56,12 @@ def node_in(environment: Path) -> Path:
 
 
 def install(environment: Path) -> list[str]:
-    """Create or replace the environment. Returns a message for each package that could not be installed.
+    """Make the environment anew, and return what could not be installed, each with the last words of whoever refused.
 
     Raises FileExistsError for a folder that holds something else.
     """
     if environment.exists() and any(environment.iterdir()) and not (environment / "pyvenv.cfg").exists():
-        raise FileExistsError(f"{environment} is not a virtual environment, and not empty")
+        raise FileExistsError(f"{environment} is no virtual environment, and not empty")
     venv.create(environment, with_pip=True, clear=True)
     pip = [str(python_in(environment)), "-m", "pip"]
     failed = _try("packages of Python", [*pip, "install", "-q", "-r", str(HERE / "requirements.txt")])

@@ -1,7 +1,7 @@
 """Compares a result with the expected result of its stream. No parser defines the expected result.
 
-White space is not counted: templates put line feeds around their tags, and parsers may assign these to the tag or to
-the text. A call is right if its name and its arguments, parsed as JSON, are the written ones. If a parser
+White space is not counted: templates put line feeds around their tags, and whether these belong to the tag or to the
+text is no mistake. A call is right if its name and its arguments, parsed as JSON, are the written ones. If a parser
 reports no complete call, its pieces are joined.
 """
 
@@ -18,9 +18,9 @@ from benchmarks.peers.streams import Stream
 
 Told: TypeAlias = "Sequence[Any]"
 """[number of the delta, "text", text], […, "call", key, name], […, "args", key, text], […, "whole", key, name, JSON] or
-[…, "fail", key]; outputs of `finish` have the number of all deltas."""
+[…, "fail", key]; the number of what comes at the end is the number of all deltas."""
 
-_STEP = 12  # characters that must agree before two texts count as aligned again
+_STEP = 12  # characters that have to agree before two texts are taken to go on together
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Verdict:
     lost: int  # visible characters that were not shown
     leaked: int  # shown characters that were not visible text
     wrong: int  # calls that are missing, differ, or were never written
-    calls: int  # written calls
-    result: str  # the result itself, to be compared with those of other cuts
+    calls: int  # that were written
+    result: str  # the answer itself, to be compared with that of another cutting
 
     @property
     def right(self) -> bool:
@@ -55,7 +55,7 @@ def calls_of(told: Sequence[Told]) -> list[str]:
     for _, kind, key, *rest in told:
         if kind == "text":
             continue
-        if kind == "call" or key not in by_key:  # a reused index begins another call
+        if kind == "call" or key not in by_key:  # an index that is used again begins another call
             by_key[key] = _Begun()
             begun.append(by_key[key])
         call = by_key[key]
@@ -108,7 +108,7 @@ def _bare(text: str) -> str:
 def differences(expected: str, got: str) -> tuple[int, int]:
     """Return how many characters of `expected` are missing in `got`, and how many of `got` are not in `expected`.
 
-    Both are upper bounds: after a difference, fewer than six equal characters are not recognized.
+    Both are upper bounds: where nothing of six characters is left together, what is left is not found.
 
     >>> differences("one two three", "one three"), differences("one two", "one <b>two")
     ((4, 0), (0, 3))
@@ -154,10 +154,10 @@ def _agreeing(one: str, i: int, other: str, j: int) -> int:
 class Promptness:
     """How early text and calls were returned."""
 
-    held: int | None  # most visible characters buffered although no marker begins with them; in prose only
-    named: int | None  # deltas from the end of the name to its report
+    held: int | None  # most visible characters that were kept though no marker could begin with them; in prose only
+    named: int | None  # deltas from the one that ended the name to the one that told it
     argued: int | None  # the same for the first character of the first argument
-    steps: int  # pieces in which the arguments were reported
+    steps: int  # pieces in which the first call's arguments came
 
 
 def promptness(stream: Stream, sizes: Sequence[int], told: Sequence[Told], markers: Sequence[str]) -> Promptness:

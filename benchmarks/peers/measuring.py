@@ -1,7 +1,7 @@
 """The measurements: first times, in turns, then results without a clock.
 
-Each round measures every row once, so that a busy moment affects all of them. After three seconds in a case, a row is
-not repeated.
+Repeats go round: each round asks every row once, so that a busy moment hits all of them. A row that has taken three
+seconds of a case is not asked for it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROMPT = ("prose_10k", "near_40K", "arg_1K")
 """The cases in which promptness is measured."""
 
 Cell = dict[str, Any]
-"""The figures of one row in one case, as JSON values."""
+"""What is known of one row and one case, ready for JSON."""
 
 
 def available(crew: Crew, rows: Sequence[Row]) -> tuple[list[Row], dict[str, str]]:

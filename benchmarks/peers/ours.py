@@ -1,6 +1,7 @@
 """streamtools in the dialect of a row, with `call_deltas`.
 
-Two limits are raised, because two of the streams exceed them: a hundred calls in a turn, and JSON eighty levels deep.
+Two limits are raised, because two of the streams are meant to go beyond them: a hundred calls in a turn, and JSON
+eighty levels deep.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ Group = Literal["floor", "ours", "peer", "json"]
 
 @dataclass(frozen=True)
 class Row:
-    """One parser that reads one format. `kind` is its module in this folder, and `choice` the argument of `load`."""
+    """One parser that reads one format. `kind` is the module that knows it, and `choice` what that calls it."""
 
     name: str
     kind: str
     choice: str
     format: str
     group: Group = "peer"
-    markers: tuple[str, ...] = ()  # text that it may buffer; empty: the marker of the format
+    markers: tuple[str, ...] = ()  # that it may rightly wait for; none: that of the format
     tells_text: bool = True
     on_node: bool = False
 

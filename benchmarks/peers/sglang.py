@@ -1,7 +1,6 @@
 """Runs the detectors of SGLang as its chat endpoint does.
 
-It parses an increment for each delta. At the end it calls `finish`, and sends the arguments of the last call that were
-parsed but not sent.
+An increment for each delta; at the end `finish`, and what of the last call's arguments was parsed but not told.
 """
 
 from __future__ import annotations

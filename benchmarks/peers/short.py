@@ -1,7 +1,7 @@
 """Short streams, each with one difficulty, and all ways to cut them.
 
-A server that sends each token immediately makes small deltas. A gateway that joins them makes large ones. The result
-of a parser should depend on neither.
+Deltas such as a server sends that gives each token as it comes are small; others come from whoever gathers them on the
+way. A parser that says what a text means does not depend on either.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _several(format: Format, calls: Sequence[Call]) -> list[str | Sequence[Call]
 
 
 LARGE = ("whole", "in two")
-"""The names of cuts into large deltas begin with one of these."""
+"""How the cuttings are called whose deltas are larger than those of a server that sends each token as it comes."""
 
 
 def cuttings(stream: Stream) -> Iterator[tuple[str, list[int]]]:
@@ -68,6 +68,6 @@ def cuttings(stream: Stream) -> Iterator[tuple[str, list[int]]]:
 
 
 def tokens(stream: Stream) -> list[str]:
-    """Return the text in token-like pieces: special tokens whole, words in up to six letters."""
+    """Return the text in token-like pieces: special tokens whole, other text in up to six letters."""
     special = "".join(re.escape(token) + "|" for token in stream.format.tokens)
     return re.findall(special + r" ?\w{1,6}|\s+|[^\w\s]{1,2}", stream.text)

@@ -1,7 +1,7 @@
 """The streams for all parsers with their expected results, generated from a seed.
 
-A stream consists of prose and calls, and knows which is which. The measured streams are cut once, into deltas of one to
-seven characters. The streams of `short` are cut in every way.
+A stream is prose and calls, and knows which is which. The measured ones are cut once into deltas of one to seven
+characters; `short` has others, which are cut in every way.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ TOOLS: tuple[dict[str, Any], ...] = (
         },
     },
 )
-"""The tools for every parser that accepts declarations."""
+"""The tools that are declared to every parser that takes declarations."""
 
 NEAR = (
     "<tool_cal", "<tool_call", "<tool", "</tool_", "<t", "a < b", "<|tool", "<|python", "[TOOL", "[TOOL_CALL", "[", "{",
     '{"name"', "[1]", "x[i]", "###", "### :", "##", "~~~", "~~", "</", "<function", "C#", "f(x)", "<br>", "[link](y)",
 )  # fmt: skip
-"""Beginnings of markers, and text that looks like one."""
+"""Beginnings of markers, and what looks like one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Stream:
     format: Format
     text: str
     visible: tuple[str, ...]  # its pieces, in order
-    spans: tuple[tuple[int, int], ...]  # their positions in the text
+    spans: tuple[tuple[int, int], ...]  # where they stand
     calls: tuple[Call, ...]
 
     @property
@@ -70,7 +70,7 @@ class Stream:
         return "".join(self.visible)
 
     def certain_at(self) -> tuple[int, int] | None:
-        """Return the positions of the end of the first call's name, and of its first argument value, if both exist."""
+        """Return where the first call's name ends, and where the first value of its arguments begins, if both do."""
         if not self.calls or self.format.only_json:
             return None
         name, arguments = self.calls[0]
@@ -176,7 +176,7 @@ def _many_calls(name: str, format: Format, count: int) -> Stream:
 
 
 def around(format: Format, before: str, call: Call, behind: str) -> list[str | Sequence[Call]]:
-    """Return the pieces of a stream with one call, and text around it if the format allows it."""
+    """Return the pieces of a stream with one call, and text around it as far as the format allows."""
     return [*([before] if format.before else []), [call], *([behind] if format.behind else [])]
 
 

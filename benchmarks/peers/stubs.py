@@ -1,8 +1,8 @@
 """Replaces the modules of SGLang and vLLM that their parsers import.
 
-The parsing modules are the published ones. This module replaces their imports from the rest of the engine: by a real
-object if the parser uses it (a tool's definition, a logger, a new id), and by an empty class if only an annotation or
-unreached code names it.
+Their modules are the published ones. What they import of the rest of the engine is answered here: by a real object
+where the parser uses it (a tool's definition, a logger, a new id), and by an empty class where it is only named, in an
+annotation or on a way that parsing does not take.
 """
 
 from __future__ import annotations

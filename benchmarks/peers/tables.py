@@ -90,14 +90,14 @@ def _package(name: str) -> str:
 
 
 NOTES = """\
-Microseconds for one delta of one to seven characters. DNF: by its growth, the stream would take more than {limit:g}
-seconds. The floor is a method that stores the delta. Figures on Node are in brackets, because its streams have another
-floor. Growth is the exponent of the time over the length of arguments, between the two longest that ended: 1 is linear,
-2 is quadratic. The columns on the right count faults in up to eight short streams, each cut in over sixty ways. Lost,
-leaked and wrong are the worst figures in small deltas: visible characters that were not shown, characters of markup
-that were shown, and missing or different calls. The last columns count streams: those whose result depends on the cut,
-also into large deltas, and those with faults in whole tokens, as many servers send them. White space is not counted. A
-dash: the parser returns no text."""
+Microseconds for one delta of one to seven characters; DNF: would not end within {limit:g} seconds, by its growth so
+far. The floor is a method that keeps the delta; in brackets: on Node, whose streams have a floor of their own. Growth
+is the exponent in arguments, between the two longest that ended: 1 is linear, 2 quadratic. The columns on the right
+are about up to eight short streams, each cut in over sixty ways. Lost, leaked and wrong are the worst with deltas of at
+most thirteen characters: characters of visible text that were not shown, characters of markup that were, calls that are
+missing or differ. Then: for how many streams the result depends on the cut, larger deltas included, and how many are
+faulty when each special token is one delta, as many servers send it. White space is not counted. A dash: it gives no
+text."""
 
 
 def _parsers(run: Run) -> list[Row]:
@@ -213,8 +213,8 @@ def _promptness(run: Run) -> str:
             lines.append([row["name"], row["format"], *held, *told])
     note = (
         "Buffered: the most characters that were buffered although no marker of that parser begins with them. Reported "
-        "after: the number of deltas until the report, in arg_1K. Pieces: the pieces of its arguments. On Node, a "
-        "pause of 4 ms follows each delta, because its progress waits for a timer."
+        "after: deltas from the deciding delta to the report, in arg_1K. Pieces: of its arguments. On Node with a "
+        "pause of 4 ms after each delta, because its progress waits for a timer."
     )
     return _table(heads, lines) + "\n\n" + note
 

@@ -1,7 +1,7 @@
 """Runs the parsers of vLLM on text alone. Real servers also pass the ids of tokens.
 
-A `ToolParser` gets the accumulated text with and without the delta. Like vLLM, this module joins both again for each
-delta. A parser engine gets only the delta.
+A `ToolParser` gets the text so far and the text before, which vLLM joins again for each delta, and so does this
+module. A parser engine gets the delta.
 """
 
 from __future__ import annotations

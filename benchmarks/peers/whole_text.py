@@ -1,6 +1,6 @@
-"""Runs agent-tool-parser, which reads whole texts: once at the end, or the accumulated text at each delta.
+"""Runs agent-tool-parser, which reads whole texts: once at the end, or the text so far with each delta.
 
-It returns calls but no text, so its text is not judged. It gets the names of the tools, as its documentation advises.
+It gives calls and no text, so that its text is not judged. The tools are named to it, as its documentation advises.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A process with one parser, so that no parser pays for the imports and garbage of another.
 
-It reads the paths of requests, one a line, and answers each with a line of JSON. `time` returns the processor time of
-one stream in seconds, or why it stopped early. `tell` feeds a stream, cut in one or several ways, and returns the
-results of the parser. Started as `python -m benchmarks.peers.worker KIND CHOICE PARTS`.
+It reads the paths of requests, one a line, and answers each with a line of JSON. `time` gives the seconds of processor
+time that one stream takes, or tells why it gave up; `tell` feeds a stream, cut in one or several ways, and returns what
+the parser said. Started as `python -m benchmarks.peers.worker KIND CHOICE PARTS`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from inspect import signature
 from math import log2
 from pathlib import Path
 from signal import ITIMER_PROF, setitimer
-from time import thread_time  # `process_time` counts in ticks while a timer of the process runs
+from time import thread_time  # that of the process is counted in ticks while a timer of the process runs
 from typing import Any
 
 from benchmarks.peers.adapting import Peer
 from benchmarks.peers.streams import deltas_of
 
 _FIRST_LOOK = 512  # deltas; then at each doubling
-PATIENCE = 2.0  # seconds after which the time of the whole stream is projected
-_SHORTEST = 0.01  # seconds of one measurement; shorter work is repeated
+PATIENCE = 2.0  # seconds that a stream may take before it is asked whether it will end in time
+_SHORTEST = 0.01  # seconds of one measurement: what is shorter is repeated
 
 
 def load(kind: str, choice: str, parts: Path) -> Peer:
@@ -40,7 +40,7 @@ def time_stream(peer: Peer, deltas: list[str], limit: float, *, once: bool) -> d
     if once:
         return _live(peer, deltas, limit)
     feed, _ = peer.make()
-    for delta in deltas[:500]:  # the first calls are slower
+    for delta in deltas[:500]:  # the first time is slower
         feed(delta)
     gc.collect()
     first = _live(peer, deltas, limit)
@@ -102,7 +102,7 @@ def main() -> None:
     print(json.dumps({"version": peer.version}), file=replies, flush=True)
     for line in sys.stdin:
         request = json.loads(Path(json.loads(line)).read_text(encoding="utf-8"))
-        setitimer(ITIMER_PROF, request["patience"])  # after this processor time, the process ends
+        setitimer(ITIMER_PROF, request["patience"])  # processor time; then the process ends, wherever it is
         try:
             reply = answer(peer, request)
         except Exception:

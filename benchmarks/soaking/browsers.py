@@ -1,6 +1,6 @@
 """Browsers: clients of the measured process, in the provider's process, on bare sockets.
 
-They read the native format to the end, or close the connection early. They continue a run after the last event.
+They read the native format to the end, or close the connection before; a run they read again behind what they saw.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.soaking.tally import Tally
 from benchmarks.soaking.witness import Witness, Wrong
 from streamtools.events import read_ui_event
 
-_EVENTS = 30  # maximum number after which a browser leaves
+_EVENTS = 30  # behind which a browser goes away, at most
 
 
 class _Gone(Exception):

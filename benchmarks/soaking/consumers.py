@@ -1,6 +1,6 @@
 """Consumers of streams in the measured process. Most read to the end, and the others leave in all possible ways.
 
-After a consumer leaves, the remaining events of the stream are still read, such as `done`.
+What a stream has said when it is left is still read, its `done` above all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.soaking.witness import Witness
 from streamtools import ToolStream
 from streamtools.events import UIEvent
 
-_EVENTS = 30  # maximum number after which a consumer leaves
+_EVENTS = 30  # behind which somebody leaves, at most
 _HURRY = 0.1  # seconds that a hurried reader waits for one event
 
 
@@ -49,7 +49,7 @@ class Consumer:
             self._house.tally.streams += 1
             self._house.tally.left["cancelled before it began"] += 1
             return
-        async for event in stream:  # the remaining events
+        async for event in stream:  # what it has still to say
             witness.feed(event)
         witness.close(left=self._left is not None)
         witness.check_result(stream.result)
@@ -162,7 +162,7 @@ class Consumer:
             await decide(self._stream, event, late=self._left is not None)
 
     def _is_time(self, way: str) -> bool:
-        """Return whether to leave now in this way. True only once."""
+        """Return once whether to leave now in this way."""
         if self._left or self._witness.count < self._leaves_at or self._witness.done is not None:
             return False
         self._left = way

@@ -19,7 +19,7 @@ from benchmarks import texts
 from streamtools import ToolContext, ToolError, ToolRegistry
 from streamtools.errors import Code
 
-SECRET = "the password is mellon"  # a tool raises it, and no event may contain it
+SECRET = "the password is mellon"  # what a tool raises, and nobody may read
 
 
 class Fate(NamedTuple):
@@ -31,7 +31,7 @@ class Fate(NamedTuple):
     progress: tuple[Any, ...] = ()
     runs: bool = True
     asks: bool = False
-    left: bool = False  # a thread is abandoned
+    left: bool = False  # a thread is left behind
 
 
 class Errand(NamedTuple):
@@ -44,7 +44,7 @@ class Errand(NamedTuple):
 
 registry = ToolRegistry()
 Context = ToolContext[Counter[str]]
-"""The state of a run: how often each of its calls ran."""
+"""The state of a run is how often each of its calls was run."""
 
 
 @registry.tool

@@ -81,5 +81,5 @@ class _Follower:
         if way == "leave":
             await events.detach()
         if events.position != self.witness.count:
-            raise Wrong(f"the position is {events.position} after {self.witness.count} events")
+            raise Wrong(f"{events.position} is the position behind {self.witness.count} events")
         return events.position

@@ -25,13 +25,13 @@ SOURCES: dict[str, Any] = {
     "gemini": sources.gemini,
 }
 KEPT = 20.0
-"""Seconds for which an ended run is kept."""
+"""Seconds for which a run is kept that has ended."""
 
-_STREAMS = 16  # of one client, about: its pool checks all of its connections for each request
-# No connection expires: if `task.cancel()` ends a request while httpcore closes an expired one, it stays open.
+_STREAMS = 16  # of one client, about: its pool looks at all of its connections for each request
+# Nothing expires: a request that `task.cancel()` ends while httpcore closes what has expired leaves that open.
 _LIMITS = httpx.Limits(max_connections=None, keepalive_expiry=None)
-_PATIENCE = 120.0  # seconds of silence, unless silence is the fault
-_SLOW = 600.0  # seconds that a tool may take on a busy machine, unless it should be too late
+_PATIENCE = 120.0  # seconds of silence, but where it is the fault
+_SLOW = 600.0  # seconds that a tool may take on a busy machine, but for those that are to come too late
 
 
 class House:
@@ -101,7 +101,7 @@ async def decide(asking: ToolStream | Run, event: UIEvent, *, late: bool) -> Non
             said = asking.deny(event.call.id, "too much")
         else:
             said = asking.approve(event.call.id, digest=event.digest)
-        if said is not None:  # with a run, the decision may be on its way to another process
+        if said is not None:  # a run's may be on its way to another process
             await said
     except DecisionRefused:
         if not late:

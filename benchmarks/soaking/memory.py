@@ -1,6 +1,6 @@
 """Measures the memory that a process uses, which differs from the memory that it holds. Needs glibc 2.33.
 
-Used memory is allocated by Python's allocator or the C allocator, and not freed. Held memory is larger, and
+Used memory is what Python's allocator and the C allocator have given out and not got back. Held memory is larger, and
 grows for minutes even if used memory does not: a page returns to the system only when it is completely free, and
 long-lived objects spread over more and more pages. So used memory shows a leak. Held memory is reported for comparison.
 """
@@ -18,7 +18,7 @@ _OF_PYTHON = re.compile(rb"bytes in allocated blocks *= *([\d,]+)")
 
 
 class _Mallinfo(ctypes.Structure):
-    """`struct mallinfo2`: in all arenas, `uordblks` are the allocated bytes, and `hblkhd` those mapped one by one."""
+    """`struct mallinfo2`: in all arenas, `uordblks` are the bytes given out, and `hblkhd` those mapped one by one."""
 
     _names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
     _fields_ = tuple((name, ctypes.c_size_t) for name in _names)
@@ -58,4 +58,4 @@ def _in_use_of_python() -> int:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(told)
-    return int(found[1].replace(b",", b"")) if found else 0  # with PYTHONMALLOC=malloc, only C allocates
+    return int(found[1].replace(b",", b"")) if found else 0  # with PYTHONMALLOC=malloc there is but that of C

@@ -18,12 +18,12 @@ ENDINGS = (
     "well", "well", "garbage", "reset", "well", "status 500", "well", "error frame", "well", "truncated", "well",
     "stall", "well", "garbage", "dropped", "well", "status 429", "well", "no terminator", "truncated",
 )  # fmt: skip
-"""The endings of a provider's streams, in order."""
+"""What becomes of the streams of a provider, one after the other."""
 
 FAULTS = sorted({*ENDINGS} - {"well"})
-_DELTAS = 40  # maximum for one text, so that no stream takes much longer than others
+_DELTAS = 40  # of one text, at most: no stream shall take many times as long as others
 GOOD = ("well", "garbage")
-"""Endings after which calls run."""
+"""Endings behind which calls run."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Span:
 
 @dataclass
 class Plan:
-    """One stream. The first `sent` of the `frames` are sent, then `rest`, then `tail`."""
+    """One stream: what is sent of `frames` are the first `sent`, then `rest`, and what comes behind is `tail`."""
 
     seed: int
     format: str
@@ -51,9 +51,9 @@ class Plan:
     rest: bytes = b""
     tail: list[Frame] = field(default_factory=list)
     finish: str | None = None
-    """The finish reason that the provider sends."""
+    """What the provider says at the end."""
     garbage: dict[int, bytes] = field(default_factory=dict)
-    """Invalid bytes before frames, by the index of the frame."""
+    """What stands before a frame and is none."""
 
     @property
     def status(self) -> int:
@@ -71,9 +71,9 @@ class Plan:
         return "".join(frame.thought for frame in self.frames[: self.sent])
 
     def complete(self) -> tuple[set[int], set[int]]:
-        """Return the indexes of the calls that were sent whole, and of those that may count as complete.
+        """Return the places of the calls that were sent whole, and of those of which enough was sent.
 
-        Calls of chat completions have no end marker: a cut frame after one may have been a piece of it.
+        Calls of chat completions have no end of their own: what breaks off behind one may have been a piece of it.
         """
         if self.native:
             sent = self.frames[: self.sent]
@@ -140,7 +140,7 @@ def _write_native(plan: Plan, wire: Wire, rng: random.Random) -> None:
     for delta in _deltas(_prose(rng), rng):
         plan.frames += wire.text(delta)
     calls = [wire.call(place, errand, rng) for place, errand in enumerate(plan.errands)]
-    if plan.format == "openai" and rng.random() < 0.5:  # interleaved, as some servers do
+    if plan.format == "openai" and rng.random() < 0.5:  # side by side, as some servers do
         for row in itertools.zip_longest(*calls):
             plan.frames += [frame for frame in row if frame is not None]
     else:

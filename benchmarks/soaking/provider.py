@@ -1,7 +1,7 @@
 """The provider: a process that answers each request by the plan of the seed in its path.
 
-It is a minimal HTTP server, to leave the processor to the measured process: a task for each connection, which is kept
-alive between answers, and a pause before each chunk. It counts its answers.
+It is the barest of HTTP servers, so that the processor is there for the process that is measured: a task for each
+connection, which is kept alive between answers, and a pause before each chunk. What it has done is counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import Counter
 from benchmarks.soaking.plans import Plan, make_plan
 from benchmarks.soaking.wire import WIRES
 
-_RESET = struct.pack("ii", 1, 0)  # linger for no time: closing sends a reset
+_RESET = struct.pack("ii", 1, 0)  # to linger for no time, which makes closing a reset
 
 
 class Provider:

@@ -62,8 +62,8 @@ def application(house: House) -> Starlette:
             run = await house.runs.find(asked[seed].id if seed in asked else "", owner=_OWNER)
         except RunNotFound:
             if request.headers.get("last-event-id"):
-                # A browser reconnects immediately. If a busy machine delays the event loop by seconds, its request may
-                # arrive after the run has expired. Then status 404 is right.
+                # A browser comes back at once. Where the event loop is late by seconds at each step of that, because
+                # others use the machine, it may be heard when the run is kept no longer: then nothing else is right.
                 if not asked[seed].is_over():
                     house.tally.blame(f"{seed}: the run of a browser was not found")
                 return Response(status_code=404)

@@ -34,10 +34,10 @@ from streamtools.parsing.markers import Markers
 OnSample: TypeAlias = Callable[[Sample, House], None]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_BROWSERS = 7  # one of this many readers is a browser
-_FIRST = 400  # streams that are read before the measurement
+_BROWSERS = 7  # of so many readers, one is a browser
+_FIRST = 400  # streams that are read before any is measured
 _MORE = 1.2
-_FULL = 1.02  # times the required streams are enough
+_FULL = 1.02  # times the streams that are wanted are enough
 _TICK = 0.1  # seconds
 _CHUNKS = 25  # of a stream, about
 _FIRST_OF_BROWSERS = 500_000_000  # seeds
@@ -45,10 +45,10 @@ _FIRST_OF_BROWSERS = 500_000_000  # seeds
 
 @dataclass(frozen=True)
 class Settings:
-    """The options: `count` streams in total, or as many as begin in `minutes`. Other times are in seconds.
+    """What is wanted: `count` streams in all, or as many as there are in `minutes`. Times are in seconds.
 
-    `pace` is the time between two chunks of a stream, `idle` the silence that a client treats as a fault, and `every`
-    the time between two samples. `browsers` read a share of the streams.
+    `pace` is that of a stream between two chunks, `idle` how much silence a client takes for a fault, `every` the time
+    between two samples. A share of the streams are `browsers`.
     """
 
     streams: int
@@ -80,10 +80,10 @@ class Settings:
 
 @dataclass
 class Report:
-    """The results: of the streams that this process (`here`) and the `browsers` read, and the answers that were `sent`.
+    """What has come of it: of the streams that were read here, of those of the browsers, and what the provider did.
 
-    `used` are the allocated bytes before the first stream and after the last. `held` are the resident bytes at the
-    end, and `given_back` those after free memory has been returned.
+    `used` are the bytes in use before the first stream and after the last, `held` those in memory at the end, and
+    `given_back` those once what is free has been given back.
     """
 
     here: Tally
@@ -94,7 +94,7 @@ class Report:
     """When the last stream began."""
     samples: list[Sample] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
-    """The growth of object counts, by type."""
+    """What there is more of in the end than there was before, by type."""
     held: int = 0
     given_back: int = 0
     used: tuple[int, int] = (0, 0)
@@ -115,7 +115,7 @@ class Outside:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()  # which ends it
+        self._process.stdin.close()  # with which it ends
         await self._process.wait()
 
     @property
@@ -211,7 +211,7 @@ async def _warm_up() -> None:
             async for _ in events:
                 pass
     for markers in [thing for thing in gc.get_objects() if isinstance(thing, Markers)]:
-        for begun in markers._beginnings:  # each group is created when a text is first cut there
+        for begun in markers._beginnings:  # each group is made once, at the first text that is cut there
             markers.find(begun, 0, False)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from benchmarks.soaking.witness import Witness
 
-_TOLD = 20  # problems that are stored; the others are counted
+_TOLD = 20  # problems that are kept; of the others there is the number
 
 
 class Tally:
@@ -19,9 +19,9 @@ class Tally:
         self.calls = 0
         self.resumed = 0
         self.seen: Counter[str] = Counter()
-        """Endings of streams that were read to the end."""
+        """Endings of streams that somebody read to the end."""
         self.left: Counter[str] = Counter()
-        """Ways in which streams were left early."""
+        """Ways in which streams were left before."""
         self.outcomes: Counter[str] = Counter()
         self.problems: list[str] = []
         self.wrong = 0

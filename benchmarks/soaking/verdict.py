@@ -12,7 +12,7 @@ from benchmarks.soaking.soak import Report, Settings
 from benchmarks.soaking.watch import GROWTH, growth
 
 _SATURATED = 0.9
-"""Above this share of a processor, fewer streams run concurrently than reported."""
+"""The share of a processor above which streams are no more as many at the same time as they seem."""
 
 
 class Finding(NamedTuple):
@@ -30,27 +30,23 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
     missing = [fault for fault in FAULTS if not report.sent[fault]]
     wrong = here.wrong + browsers["wrong"]
     findings = [
-        Finding(
-            "no event was lost, duplicated or wrong", not wrong, f"{wrong} problems in {_streams(report):,} streams"
-        ),
-        Finding(
-            "each kind of fault was met", not missing, f"missing: {', '.join(missing)}" if missing else _counts(seen)
-        ),
+        Finding("no event was lost, doubled or wrong", not wrong, f"{wrong} problems in {_streams(report):,} streams"),
+        Finding("each kind of fault was met", not missing, f"not {', '.join(missing)}" if missing else _counts(seen)),
         Finding("nothing of the package is left", not report.left, f"{report.left or 'no object'}"),
     ]
     if settings.count is not None:
         return findings
     samples = [sample for sample in report.samples if sample.at <= report.until]
-    begins = settings.life + KEPT  # until then, the numbers of streams and kept runs grow
+    begins = settings.life + KEPT  # until then there are ever more streams, and ever more runs are kept
     if settings.minutes * 60 < 4 * begins or len(samples) < 8:
-        told = f"a quarter of the time must be at least {begins:.0f} s at this pace"
+        told = f"a quarter of the time has to be {begins:.0f} s at this pace"
         return [*findings, Finding("memory is flat", None, told)]
     many = statistics.median(sample.streams for sample in samples[len(samples) // 4 :])
     full = many >= settings.streams
     findings.append(Finding("the streams are open at the same time", full, f"{many:,.0f} of {settings.streams:,}"))
-    # Used memory counts, not held memory: see `memory.py`.
+    # What is in use counts, and not what the process holds: see `memory.py`.
     used, kept = growth([sample.used for sample in samples]), growth([sample.held for sample in samples])
-    told = f"last quarter relative to second quarter: used memory {used:.4f}, held memory {kept:.4f}"
+    told = f"last quarter by second quarter: {used:.4f} of what is in use, and {kept:.4f} of what the process holds"
     findings.append(Finding("memory is flat", used <= GROWTH, told))
     first, last = samples[len(samples) // 4], samples[-1]
     share = (last.seconds - first.seconds) / (last.at - first.at)
@@ -65,15 +61,15 @@ def summarise(report: Report) -> str:
         (
             f"streams: {_streams(report):,}, of them {browsers['streams']:,} by browsers",
             f"events: {here.events + browsers['events']:,}, calls: {here.calls + browsers['calls']:,}",
-            f"readers that reconnected: {here.resumed + browsers['resumed']:,}",
-            f"answers that the provider completed: {_counts(report.sent)}",
-            f"of them read to the end: {_counts(here.seen + Counter(browsers['seen']))}",
-            f"left early: {_counts(here.left + Counter(browsers['left']))}",
+            f"readers that came back: {here.resumed + browsers['resumed']:,}",
+            f"answers that the provider gave to their end: {_counts(report.sent)}",
+            f"of them read to their end: {_counts(here.seen + Counter(browsers['seen']))}",
+            f"left before: {_counts(here.left + Counter(browsers['left']))}",
             f"calls ended as: {_counts(here.outcomes + Counter(browsers['outcomes']))}",
             f"logged: {_counts(report.logged)}",
-            f"MiB used: {_mib(report.used[0])} before the first stream, {_mib(report.used[1])} after the last",
-            f"MiB held at the end: {_mib(report.held)}, and {_mib(report.given_back)} after free memory was returned",
-            f"delay of the event loop: {_lags(report)}",
+            f"MiB in use: {_mib(report.used[0])} before the first stream, {_mib(report.used[1])} after the last",
+            f"MiB held then: {_mib(report.held)}, and {_mib(report.given_back)} once what is free was given back",
+            f"the event loop was late: {_lags(report)}",
         )
     )
 

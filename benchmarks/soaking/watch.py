@@ -23,23 +23,23 @@ from benchmarks.soaking.memory import held, in_use
 from benchmarks.soaking.tally import Tally
 
 GROWTH = 1.02
-"""The maximum ratio of used memory in the last quarter to that in the second."""
+"""What the memory in use in the last quarter may be, at most, of that in the second."""
 
 _EXPECTED = {
     "tool_call_failed",
     "stream_failed",
     "approval_without_ledger",  # no question of a soak is answered in another process
     "events_already_read",  # each consumer reads its stream a second time, to find events after the end
-    "socket.send() raised exception.",  # asyncio, after over five writes to a client that has disconnected
+    "socket.send() raised exception.",  # asyncio, of more than five writes in the turn in which a client has gone
 }
-"""The expected log messages. Above the level INFO, others are problems."""
+"""What is logged of faults such as ours; nothing else may be, above the level of information."""
 
 
 class Sample(NamedTuple):
-    """One sample. `seconds` are processor times, of this process and of the provider's.
+    """One moment. Seconds are processor times, of this process and of the provider's.
 
-    `used` are allocated bytes, `held` resident bytes, and `blocks` the allocated blocks of Python's allocator. `lag` is
-    the longest delay of the event loop since the previous sample.
+    `used` are the bytes in use and `held` those in memory, blocks those that Python's allocator has given out. `lag` is
+    the longest, since the sample before, that the event loop came too late to what was due.
     """
 
     at: float
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 def _is_ours(kind: type) -> bool:
-    module: object = kind.__module__  # a descriptor, for some types of C
+    module: object = kind.__module__  # a descriptor, for some types that C has made
     return isinstance(module, str) and module.partition(".")[0] == "streamtools"
 
 

@@ -13,7 +13,7 @@ from benchmarks.soaking.errands import Errand
 class Frame(NamedTuple):
     """A piece of a stream: its bytes, the text or the reasoning in it, the native call that begins or ends with it.
 
-    `closes` is the call whose arguments are complete with it, which is enough if the turn ends then.
+    `closes` is the call whose arguments are all there with it, which is enough where the turn ends then.
     """
 
     data: bytes
@@ -29,7 +29,7 @@ class Wire(Protocol):
 
     declared: str
     finishes: tuple[str, str, str]
-    """The finish reasons of a complete answer, an answer with native calls, and a cut answer."""
+    """What it calls an answer that has ended, one that ended with native calls, and one that was cut."""
 
     def text(self, delta: str) -> list[Frame]: ...
     def thought(self, delta: str) -> list[Frame]: ...
@@ -224,7 +224,7 @@ class Gemini(Wire):
 
 
 WIRES: dict[str, type[Wire]] = {"openai": OpenAI, "anthropic": Anthropic, "ollama": Ollama, "gemini": Gemini}
-"""By the names of their sources."""
+"""By the names of the sources that read them."""
 
 
 def _pieces(text: str, rng: random.Random) -> list[str]:

@@ -39,8 +39,8 @@ class Wrong(AssertionError):
 class Witness:
     """Reads the events of one run.
 
-    `asks` is whether calls are decided during the run. `ran` is how often the tools ran each call, or None if that is
-    unknown.
+    `asks` says whether somebody decides while the run goes on, `ran` is how often its tools have noted each call, and
+    None where they cannot be seen.
     """
 
     def __init__(self, plan: Plan, *, asks: bool, ran: Counter[str] | None) -> None:
@@ -117,7 +117,7 @@ class Witness:
         """End the events. `left` is set if the reader left. Raises `Wrong`."""
         plan, done = self.plan, self.done
         if done is None:
-            raise Wrong("the run has no `done`")
+            raise Wrong("the run has no done")
         try:
             self._grammar.close()
         except EventOrderError as error:
@@ -126,7 +126,7 @@ class Witness:
         if not is_cut:
             expected = self._expected_reason()
             if (done.reason, done.raw_finish_reason) != (expected, plan.finish):
-                raise Wrong(f"{done}, expected {expected} with {plan.finish}")
+                raise Wrong(f"{done}, and not {expected} with {plan.finish}")
         self._check_fault(is_cut)
         self.check_beginning(whole=not is_cut)
         self._check_warnings(is_cut)
@@ -135,11 +135,11 @@ class Witness:
             self._check_outcome(call_id, errand, is_cut)
 
     def check_beginning(self, *, whole: bool = False) -> None:
-        """Raise `Wrong` unless the accumulated text is the beginning of the sent text."""
+        """Raise `Wrong` unless the text so far is the beginning of the sent text."""
         for pieces, sent in ((self._written, self.plan.text), (self._thought, self.plan.thought)):
             written = "".join(pieces)
             if written != (sent if whole else sent[: len(written)]):
-                raise Wrong(f"{written!r}, expected {sent!r}")
+                raise Wrong(f"{written!r}, and not {sent!r}")
 
     def check_result(self, result: TurnResult) -> None:
         """Raise `Wrong` unless the result agrees with the events."""
@@ -147,10 +147,10 @@ class Witness:
         assert done is not None
         told = (done.reason, done.finish_reason, self.calls, len(self._ended))
         if told != (result.reason, result.finish_reason, len(result.calls), len(result.outcomes)):
-            raise Wrong(f"{told}, expected {result}")
+            raise Wrong(f"{told}, and not {result}")
         shown = "".join(self._shown)
         if result.text != shown:
-            raise Wrong(f"the result is {result.text!r}, expected {shown!r}")
+            raise Wrong(f"the result is {result.text!r}, and not {shown!r}")
 
     def _find(self, call: ToolCall) -> Errand:
         """Return the planned call of an event. Calls arrive in order, and cut calls may be missing."""
@@ -158,7 +158,7 @@ class Witness:
             if (call.name, call.arguments) == errand[:2]:
                 del self._due[: place + 1]
                 return errand
-        raise Wrong(f"unexpected {call}, expected one of {self._due}")
+        raise Wrong(f"a call that nobody made: {call}, and not {self._due}")
 
     def _end(self, call_id: str, event: Executed | Error) -> None:
         if call_id in self._ended:
@@ -172,20 +172,20 @@ class Witness:
 
     def _check_fault(self, is_cut: bool) -> None:
         plan, fault = self.plan, self.fault
-        if fault is None:  # the grammar requires one if the run failed
+        if fault is None:  # the grammar wants one where the run has failed
             return
         is_told = plan.status != 200 or plan.ending == "error frame"
         code = Code.UPSTREAM_ERROR if is_told else Code.STREAM_INTERRUPTED
         status = plan.status if plan.status != 200 else None
         if is_cut or fault.code != code or (status and fault.status != status):
-            raise Wrong(f"{fault}, expected {code} {status}")
+            raise Wrong(f"{fault}, and not {code} {status}")
 
     def _check_warnings(self, is_cut: bool) -> None:
         told = Counter(self._warnings)
-        most = len(self.plan.garbage) + bool(self.plan.rest)  # a cut frame may be a bad one
+        most = len(self.plan.garbage) + bool(self.plan.rest)  # a frame that breaks off may be one that is bad
         garbage, left = told.pop(Code.BAD_FRAME.value, 0), told.pop(Code.ABANDONED.value, 0)
         due = sum(errand.fate.left for errand in self._errands.values() if errand.fate)
-        for code in (Code.MISSING_CLOSE, Code.NEAR_MISS):  # about cut calls, and text that looks like a call
+        for code in (Code.MISSING_CLOSE, Code.NEAR_MISS):  # of what was cut, and of what looks like a call
             told.pop(code.value, 0)
         if told or garbage > most or (not is_cut and garbage < len(self.plan.garbage)) or left > due:
             raise Wrong(f"warnings: {dict(self._warnings)}")
@@ -196,9 +196,9 @@ class Witness:
         if self.calls > len(possible) or (not is_cut and self.calls < len(sure)):
             raise Wrong(f"{self.calls} calls, of {len(sure)} to {len(possible)}")
         if plan.native and not is_cut and self._malformed != plan.begun - self.calls:
-            raise Wrong(f"{self._malformed} malformed calls, expected {plan.begun - self.calls}")
+            raise Wrong(f"{self._malformed} malformed calls, and {plan.begun - self.calls} were sent")
         if not plan.native and self._malformed > len(plan.errands) - self.calls:
-            raise Wrong(f"{self._malformed} malformed calls are too many")
+            raise Wrong(f"{self._malformed} malformed calls, which is too many")
 
     def _check_outcome(self, call_id: str, errand: Errand, is_cut: bool) -> None:
         fate, ended = errand.fate, self._ended.get(call_id)
@@ -206,7 +206,7 @@ class Witness:
         ran = int(fate.runs and ended is not None) if self._ran is None else self._ran[call_id]
         told = f"{errand.name} of {self.plan.ending}: {ended}, ran {ran} times"
         if self.plan.ending not in GOOD and (call_id in self._begun | self._asked or ended or ran):
-            raise Wrong(f"{told}: a call of a cut answer must not run")
+            raise Wrong(f"{told}: what was cut is not run")
         if ran > fate.runs:
             raise Wrong(f"{told}: too often")
         progress = self._progress.get(call_id, [])
@@ -216,12 +216,12 @@ class Witness:
             return
         if self.plan.ending not in GOOD or (fate.asks and not self._asks):
             if ended is not None or ran or (call_id in self._asked) != (self.plan.ending in GOOD):
-                raise Wrong(f"{told}: it must stay open")
+                raise Wrong(f"{told}: it had to be left")
             return
         if ran != fate.runs or len(progress) != len(fate.progress) or fate.asks != (call_id in self._asked):
-            raise Wrong(f"{told}: {len(progress)} of {len(fate.progress)} reported")
+            raise Wrong(f"{told}: {len(progress)} of {len(fate.progress)} told")
         if (fate.code is not Code.TOOL_DENIED) != (call_id in self._begun):
-            raise Wrong(f"{told}: `executing` arrived for {self._begun}")
+            raise Wrong(f"{told}: executing was told of {self._begun}")
         if isinstance(ended, Executed) and (fate.code is None) and ended.result == fate.result:
             return
         if (
@@ -231,4 +231,4 @@ class Witness:
             and SECRET not in ended.message
         ):
             return
-        raise Wrong(f"{told}, expected {fate}")
+        raise Wrong(f"{told}, and not {fate}")

@@ -1,9 +1,9 @@
 // The worker for peers on Node: the same requests and answers as worker.py, on WHATWG streams.
 //
-// A parser is a TransformStream. Deltas are written as fast as it accepts them, and a reader reads its output. A time is
-// the elapsed time or the processor time, whichever is less: the first includes other programs, the second the threads
-// of the compiler. The parser is timed alone. The judged results are those of the whole middleware, which also adapts
-// arguments to their schemas.
+// A parser is a TransformStream. Deltas are written as fast as it takes them, and a reader takes what comes out. A time is
+// that on the wall or that of the processor, whichever is less: the first counts what else the machine does, the second
+// the threads of the compiler. What is timed is the parser alone; what is judged has gone through the whole middleware,
+// which also fits arguments to their schemas.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -45,7 +45,7 @@ function load() {
 }
 
 function cut(text, sizes) {
-  const characters = Array.from(text); // sizes count code points, not UTF-16 units
+  const characters = Array.from(text); // sizes count characters, and not halves of them
   let at = 0;
   return sizes.map((size) => characters.slice(at, (at += size)).join(""));
 }
@@ -62,7 +62,7 @@ async function live(peer, tools, deltas, limit, told, pace) {
       if (told) told.push([number, value]);
     }
   })();
-  reading.catch(() => {}); // the writer or the end of this function raises it, too
+  reading.catch(() => {}); // whatever it is, the writer or the end of this function meets it, too
   const looks = new Set();
   for (let look = FIRST_LOOK; look < deltas.length; look *= 2) looks.add(look);
   const elapsed = clock();
@@ -111,7 +111,7 @@ async function answer(peer, request) {
   const { tools, text } = request;
   if (request.op === "time") {
     const deltas = cut(text, request.sizes);
-    if (!request.once) await live(peer, tools, deltas.slice(0, 5000), request.limit); // warm up the compiler
+    if (!request.once) await live(peer, tools, deltas.slice(0, 5000), request.limit); // for the compiler
     const first = await live(peer, tools, deltas, request.limit);
     if (request.once || first.dnf || first.seconds * 1000 >= SHORTEST) return first;
     const count = Math.min(1000, Math.round(SHORTEST / Math.max(first.seconds * 1000, 0.001)) + 1);
