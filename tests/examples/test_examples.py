@@ -125,8 +125,7 @@ async def test_a_fine_tune_works_as_its_page_says(
                 for name in filter(re.compile("test_").match, tests):
                     await anyio.to_thread.run_sync(tests[name])
                 assert normal(block.output or "").strip() == normal(capsys.readouterr().out).strip()
-            transport = httpx.ASGITransport(names["app"])
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            async with Served(names["app"]) as gateway, httpx.AsyncClient(base_url=gateway.url) as client:
                 answer = await client.post("/v1/chat/completions", json=json.loads(asked.text.split("'")[1]))
     assert re.search(re.escape(str(asked.output).strip()).replace("…", ".*"), answer.text)
 
