@@ -54,7 +54,6 @@ BLOCK_LIST = [rules.replace(["".join(word) for word in islice(product(_SYLLABLES
 """50,000 words that begin as English words do."""
 READY_MADE = [
     rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["example.com"]),
-    rules.citations(),
 ]  # fmt: skip
 
 LIMITS = Limits(calls=1000)

@@ -39,7 +39,7 @@ from streamtools.events import Call, Done, Text, UIEvent
 from streamtools.parsing.dialects import hash_marker
 from streamtools.rules import Rule
 
-RULES = [rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(), rules.citations()]
+RULES = [rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls()]
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
 

@@ -30,7 +30,7 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from streamtools.errors import Checked, RecordingError, UnrecordedRequest, check_word
+from streamtools.errors import Checked, RecordingError, UnrecordedRequest
 from streamtools.logs import Logger
 from streamtools.recording.files import (
     DETECT,
@@ -482,8 +482,7 @@ class ReplayTransport(ClientTransport):
     arrive after that point. A client that continues to read then waits until its timeout expires.
 
     `options` are the options of `Playback`, and apply to every exchange that has a response. To an exchange without a
-    response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request. With
-    `exchange`, the number of an exchange, no other exchange has a fault, or is cut at offsets.
+    response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises the
     first of these errors again. The constructor raises RecordingError for recordings that cannot be read, and
@@ -497,7 +496,6 @@ class ReplayTransport(ClientTransport):
         match: Match = FIELDS,
         repeat: bool = False,
         redact: Iterable[str] = (),
-        exchange: int | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:
         self._path = os.fspath(path)
@@ -507,14 +505,14 @@ class ReplayTransport(ClientTransport):
         Playback(**options)
         self._redact = list(redact)
         self._exchanges = load_exchanges(path, self._redact)
-        check_word("exchange", exchange, (None, *(each.number for each in self._exchanges)))
-        self._exchange = exchange
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
         # The bodies that are still open, and the bodies with an injected fault.
         self._bodies: list[tuple[RecordedExchange, ReplayBytes]] = []
         self.errors: list[RecordingError] = []
         """The errors of requests without a recording, and of recordings that could not be read to their end."""
+        self.advice = ""
+        """The last line of the message for a request that is not recorded."""
 
     @property
     def unplayed(self) -> list[RecordedExchange]:
@@ -573,10 +571,6 @@ class ReplayTransport(ClientTransport):
             exchange = self._choose(sent)
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options}
-        if self._exchange not in (None, exchange.number):
-            cut = options.get("cut", "recorded")
-            cut = cut if isinstance(cut, str | int) else "recorded"  # this response may be shorter than the offsets
-            options |= {"cut": cut, "cut_after": None, "reset_after": None, "stall_after": None}
         if exchange.unanswered:  # options that change the bytes of a response do not apply
             timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
             options = {"speed": options.get("speed", 0), "read_timeout": timeout}
@@ -599,7 +593,8 @@ class ReplayTransport(ClientTransport):
                 return exchange
         explanation = explain(sent, self.unplayed, self._played)
         explanation = explanation or f": all of its {len(self._exchanges)} exchanges have been played"
-        error = UnrecordedRequest(f"{describe(sent)} is not recorded in {self._path}{explanation}")
+        message = f"{describe(sent)} is not recorded in {self._path}{explanation}\n{self.advice}"
+        error = UnrecordedRequest(message.strip())
         self.errors.append(error)
         raise error
 

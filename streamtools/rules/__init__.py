@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from streamtools.loading import check_calls
 from streamtools.rules.matcher import shown
-from streamtools.rules.ready_made import citations, credit_card, email, iban, keys, phone, urls
+from streamtools.rules.ready_made import credit_card, email, iban, keys, phone, urls
 from streamtools.rules.rule import Action, Rule, fail, kind, mark, remove, replace, stop
 from streamtools.rules.vault import Finder, Vault
 
 __all__ = [
-    "Action", "Finder", "Rule", "Vault", "citations", "credit_card", "email", "fail", "iban", "keys", "kind",
+    "Action", "Finder", "Rule", "Vault", "credit_card", "email", "fail", "iban", "keys", "kind",
     "mark", "phone", "remove", "replace", "shown", "stop", "urls",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Ready-made rules for personal data, API keys, links to other hosts, and the citation marks of providers.
+"""Ready-made rules for personal data, API keys, and links to other hosts.
 
 The rules find text by its format, and verify check digits if the format has them. They do not find text without a fixed
 format, such as a name, a postal address, or a number in words.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from streamtools.rules.key_formats import FORMATS, LONGEST
 from streamtools.rules.rule import Action, Rule
@@ -106,15 +105,6 @@ _URLS = [
 # Group 1 is the host, maybe with a user and a port: "https://user@host:80/path".
 _HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]*([^/\\?#]*)")
 
-_CITATIONS = {
-    "openai_file": r"【\d{1,4}(?::\d{1,4})?†[^】\n]{1,256}】",  # Assistants and file search
-    "openai_web": "\ue200[^\ue200\ue201]{1,256}\ue201",  # between two private-use characters
-    "gemini": r"\[cite_(?:start|end)\]|\[cite: ?\d{1,4}(?:, ?\d{1,4}){0,15}\]",
-    "cohere": r"</?co(?:: ?\d{1,4}(?:, ?\d{1,4}){0,15})?>",
-    "numbered": r"\[\d{1,3}\](?![(:])",  # Perplexity; with `(` or `:` after it, it is a Markdown link
-}
-_NUMBERS = re.compile(r"\d+")
-
 
 def email(action: Action = "replace", *, by: Replacement = "[email]") -> Rule:
     """Return a rule for e-mail addresses. Every word may begin an address, so each word is pending until it ends."""
@@ -170,20 +160,6 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: Replaceme
         return not (is_allowed(url) and is_allowed(html.unescape(url)))
 
     return Rule(name="urls", what=_URLS, action=action, by=by, check=is_other if hosts else None)
-
-
-def citations(action: Action = "mark", *, by: Replacement = "") -> Rule:
-    """Return a rule for the citation marks of providers: `openai_file`, `openai_web`, `gemini`, `cohere`, `numbered`.
-
-    The `fields` of a match are its `form` and the `numbers` in it.
-    """
-
-    def fields(match: str) -> Mapping[str, Any]:
-        form = next((form for form in _CITATIONS if re.fullmatch(_CITATIONS[form], match)), None)
-        return {"form": form, "numbers": [int(number) for number in _NUMBERS.findall(match)]}
-
-    what = [re.compile(form) for form in _CITATIONS.values()]
-    return Rule(name="citations", what=what, action=action, by=by, fields=fields)
 
 
 def is_iban(text: str) -> bool:

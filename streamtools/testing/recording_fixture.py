@@ -8,16 +8,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar, Unpack
 
 import httpx
 
 from streamtools.calls import new_call_id
-from streamtools.errors import Checked, RecordingError, UnrecordedRequest
+from streamtools.errors import Checked, RecordingError
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
-from streamtools.recording.files import DETECT, create_private_file, find_exchanges
+from streamtools.recording.files import DETECT, RecordedExchange, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
 from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport
@@ -42,8 +42,6 @@ class RecordingSettings(Checked):
     """True if a recorded response can be replayed more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
     """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
-    exchange: int | None = None
-    """The number of the only exchange whose response has a fault. With None, the fault applies to each response."""
     inner: Callable[[], Any] | None = None
     """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
     of the client's library."""
@@ -58,109 +56,13 @@ class RecordingSettings(Checked):
         Playback(**self.playback)
 
 
-class FixtureTransport(ClientTransport):
-    """The HTTP transport for the clients of a test. It either replays or records.
-
-    A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
-    complete. If the test failed, every status must also be below 400. `advice` is added to error messages.
-    """
-
-    def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
-        self._path = path
-        self._advice = advice
-        self._temporary_path = path.with_name(f"{path.name}.{os.getpid()}.part")
-        self._settings = settings
-        self._replay: ReplayTransport | None = None
-        self._file: Any = None
-        self._recorder: RecordingTransport | None = None
-        if mode == "replay":
-            self._replay = ReplayTransport(
-                path,
-                match=settings.match,
-                repeat=settings.repeat,
-                redact=settings.redact,
-                exchange=settings.exchange,
-                **settings.playback,
-            )
-
-    async def _handle(self, request: Any, *, blocking: bool) -> Any:
-        if self._replay is None:
-            return await self._open_recorder()._handle(request, blocking=blocking)
-        try:
-            return await self._replay._handle(request, blocking=blocking)
-        except UnrecordedRequest as error:
-            error.args = (f"{error}\n{self._advice}".strip(),)
-            raise
-
-    async def _close(self, *, blocking: bool) -> None:
-        for transport in filter(None, (self._replay, self._recorder)):
-            await transport._close(blocking=blocking)
-
-    def problems(self, *, check_unplayed: bool) -> list[str]:
-        """Return messages about requests that are not recorded.
-
-        If there are none and `check_unplayed` is True, return messages about injected faults that were not reached, or
-        about recorded exchanges that were not requested.
-        """
-        if self._replay is None:
-            return []
-        problems = [str(error) for error in self._replay.errors]
-        if not problems and check_unplayed:
-            problems += self._replay.missed
-            if not problems and self._settings.unplayed == "fail":
-                try:
-                    self._replay.check()
-                except RecordingError as error:
-                    problems.append(f"{error}\n{self._advice}".strip())
-        return problems
-
-    def save(self, *, test_passed: bool) -> str | None:
-        """Replace the old recording by the new recording, if there is one.
-
-        If the new recording is incomplete, keep the old recording and return the reason. Returns None otherwise.
-        """
-        if self._file is None:
-            return None
-        try:
-            if problem := self._find_problem(test_passed=test_passed):
-                return problem
-            self._temporary_path.replace(self._path)
-        finally:
-            self._temporary_path.unlink(missing_ok=True)
-        return None
-
-    def _find_problem(self, *, test_passed: bool) -> str | None:
-        assert self._recorder is not None
-        self._file.close()
-        if (error := self._recorder.write_error) is not None:
-            return f"it could not be written: {error}"
-        for exchange in find_exchanges(self._temporary_path):
-            request, response = exchange.head.request, exchange.head.response
-            assert request is not None
-            if response is None or not exchange.has_end:
-                return f"{request.method} {request.url} got no complete response"
-            if response.status >= 400 and not test_passed:  # if the test passed, it expected the error
-                return f"{request.method} {request.url} got the status {response.status}, and the test did not pass"
-        return None
-
-    def _open_recorder(self) -> RecordingTransport:
-        if self._recorder is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = create_private_file(self._temporary_path)
-            self._recorder = RecordingTransport(
-                None if self._settings.inner is None else self._settings.inner(),
-                self._file,
-                source=self._settings.source,
-                redact=self._settings.redact,
-                record_body=self._settings.record_body,
-            )
-        return self._recorder
-
-
 class RecordingFixture:
     """The value of the fixture `recording`: the exchanges of a test with its provider, in a file next to the test.
 
     `new_id` is a function that creates call ids. It returns the same ids in each test run. `replay` uses it.
+
+    A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
+    complete. If the test failed, every status must also be below 400.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
@@ -170,7 +72,9 @@ class RecordingFixture:
         self._settings = settings
         self._mode = mode
         self._advice = advice
-        self._transport: FixtureTransport | None = None
+        self._transport: RecordingTransport | ReplayTransport | None = None
+        self._temporary_path = path.with_name(f"{path.name}.{os.getpid()}.part")
+        self._file: BinaryIO | None = None  # the open temporary file
         self._path_was_used = False
         self.test_passed = False
 
@@ -181,10 +85,24 @@ class RecordingFixture:
         return self._path
 
     @property
-    def transport(self) -> FixtureTransport:
+    def transport(self) -> ClientTransport:
         """The HTTP transport for clients of httpx or httpx2. Several clients can share it."""
-        if self._transport is None:
-            self._transport = FixtureTransport(self.path, self._settings, self._mode, self._advice)
+        settings = self._settings
+        if self._transport is None and self._mode == "replay":
+            self._transport = ReplayTransport(
+                self.path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
+            )
+            self._transport.advice = self._advice
+        elif self._transport is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = create_private_file(self._temporary_path)
+            self._transport = RecordingTransport(
+                None if settings.inner is None else settings.inner(),
+                self._file,
+                source=settings.source,
+                redact=settings.redact,
+                record_body=settings.record_body,
+            )
         return self._transport
 
     def client(self, **options: Any) -> httpx.AsyncClient:
@@ -207,22 +125,62 @@ class RecordingFixture:
         if parser.new_id is new_call_id:
             parser = dataclasses.replace(parser, new_id=self.new_id)
         chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
-        return replay(self.path, exchange=exchange or self._settings.exchange, tools=tools, **chosen)
+        return replay(self.path, exchange=exchange, tools=tools, **chosen)
 
     def problems(self, *, check_unplayed: bool) -> list[str]:
-        """Return messages about unrecorded requests. With `check_unplayed=True`, also report unused recordings."""
-        if self._transport is not None:
-            return self._transport.problems(check_unplayed=check_unplayed)
-        if self._path_was_used or not check_unplayed or self._settings.unplayed == "ignore":
+        """Return messages about requests that are not recorded.
+
+        If there are none and `check_unplayed` is True, return messages about injected faults that were not reached, or
+        about recorded exchanges that were not requested.
+        """
+        transport, fails_unplayed = self._transport, check_unplayed and self._settings.unplayed == "fail"
+        if transport is None and fails_unplayed and not self._path_was_used:
+            return [
+                "the test did not use its recording: pass `recording.client()`, or a client with "
+                "`recording.transport`, to the code that calls the provider, or set `unplayed='ignore'`"
+            ]
+        if not isinstance(transport, ReplayTransport):
             return []
-        return [
-            "the test did not use its recording: pass `recording.client()`, or a client with `recording.transport`, to "
-            "the code that calls the provider, or set `unplayed='ignore'`"
-        ]
+        problems = [str(error) for error in transport.errors]
+        if not problems and check_unplayed:
+            problems = transport.missed
+        if not problems and fails_unplayed:
+            try:
+                transport.check()
+            except RecordingError as error:
+                problems = [f"{error}\n{self._advice}".strip()]
+        return problems
 
     def save(self) -> str | None:
-        """Replace the old recording by the new recording, if there is one. Returns the reason if that fails."""
-        return None if self._transport is None else self._transport.save(test_passed=self.test_passed)
+        """Replace the old recording by the new recording, if there is one.
+
+        If the new recording is incomplete, keep the old recording and return the reason. Returns None otherwise.
+        """
+        if self._file is None:
+            return None
+        self._file.close()
+        exchanges = find_exchanges(self._temporary_path) if self._temporary_path.stat().st_size else []
+        try:
+            if problem := self._find_problem(exchanges):
+                return problem
+            if exchanges:
+                self._temporary_path.replace(self._path)
+        finally:
+            self._temporary_path.unlink(missing_ok=True)
+        return None
+
+    def _find_problem(self, exchanges: Sequence[RecordedExchange]) -> str | None:
+        assert isinstance(self._transport, RecordingTransport)
+        if (error := self._transport.write_error) is not None:
+            return f"it could not be written: {error}"
+        for exchange in exchanges:
+            request, response = exchange.head.request, exchange.head.response
+            assert request is not None
+            if response is None or not exchange.has_end:
+                return f"{request.method} {request.url} got no complete response"
+            if response.status >= 400 and not self.test_passed:  # if the test passed, it expected the error
+                return f"{request.method} {request.url} got the status {response.status}, and the test did not pass"
+        return None
 
 
 TestT = TypeVar("TestT", bound=Callable[..., Any])

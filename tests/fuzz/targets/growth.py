@@ -40,7 +40,6 @@ from tests.support import event_streams
 _ANY = Limits(calls=10**6)
 RULES = [
     *(rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["a.test"])),
-    rules.citations(),
     rules.remove(re.compile(r"aab|a{1,40}b|(?<!b)a{3,9}(?=b)")),
 ]
 _KINDS = ("native", "ai_sdk", "ag_ui", "openai", "responses", "anthropic")
