@@ -12,7 +12,7 @@ read as a line break is escaped. Lines end with LF, because some clients do not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -190,32 +190,6 @@ def read_exclude(exclude: Collection[str]) -> set[str]:
 def encode(encoder: Encoder, events: Iterable[UIEvent], *, joins: bool) -> bytes:
     """Return the bytes that `encoder` writes for `events`. With `joins`, adjacent deltas are joined first."""
     return b"".join(map(encoder.encode, join_deltas(events) if joins else events))
-
-
-class SharedFrames:
-    """Keeps the bytes of the last batch of events of a run, so that each batch is encoded once for all readers.
-
-    The bytes are kept for each framing and `exclude` of the native format. Bytes in other formats are not shared,
-    because they depend on earlier events.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[bool, frozenset[str], bool], tuple[Sequence[UIEvent], bytes]] = {}
-
-    def encode(self, encoder: Encoder, events: Sequence[UIEvent], *, joins: bool = False) -> bytes:
-        """Return the bytes that `encoder` writes for `events`, which must not be empty.
-
-        `joins` has the same meaning as in the function `encode` of this module.
-        """
-        if type(encoder) is not NativeEncoder:
-            return encode(encoder, events, joins=joins)
-        key = encoder.is_sse, encoder.excluded, joins
-        known, data = self._last.get(key, ((), b""))
-        if len(known) == len(events) and known[0] is events[0] and known[-1] is events[-1]:
-            return data
-        data = encode(encoder, events, joins=joins)
-        self._last[key] = events, data
-        return data
 
 
 class TextEncoder(StreamEncoder):

@@ -7,14 +7,13 @@ the arguments, a call or an error, and thinking(false). It also collects the cal
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import compress, count
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamtools.calls import ToolCall, new_call_id
+from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
 from streamtools.json_values import Rejected, compact
@@ -23,8 +22,6 @@ from streamtools.parsing.options import Options
 
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
-
-_IDS_PER_BLOCK = 16  # how many ids share one read of random bytes, because each read is slow
 
 INCOMPLETE = "closing tags of arguments follow the call, so its arguments may be incomplete, and it was not run"
 _END_OF_CALL = 512  # an upper bound for the length of the closing tags of a value and its call
@@ -76,9 +73,6 @@ class CallEvents:
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
         self.rejected: dict[str, int] = {}  # maps a dialect to the number of calls before its first error
-        # A block of ids is used in one turn only. Otherwise two forked processes could create the same ids.
-        new_id = self.options.new_id
-        self.new_id = None if new_id is new_call_id else new_id
         self.calls_begun = 0  # how many calls have begun in this turn
         self.repair_room = MAX_IN_TURN  # how many more characters of JSON may be repaired in this turn
 
@@ -93,10 +87,7 @@ class CallEvents:
 
         Without `call_id`, a new id is created.
         """
-        if not call_id:
-            if self.new_id is None:  # created for the first call only, because most turns have no calls
-                self.new_id = _call_ids().__next__
-            call_id = self.new_id()
+        call_id = call_id or self.options.new_id()
         self.events.append(Thinking(True, call_id))
         self.calls_begun += 1
         return CallDraft(call_id, begin, provider_id)
@@ -162,11 +153,3 @@ class CallEvents:
         self.errors += errors
         self.events += errors
         del self.calls[begin:]
-
-
-def _call_ids() -> Iterator[str]:
-    """Yield ids in the same form as `new_call_id`."""
-    while True:
-        block = secrets.token_urlsafe(_IDS_PER_BLOCK * 9)  # nine bytes are twelve characters of base64
-        for at in range(0, len(block), 12):
-            yield "call_" + block[at : at + 12]

@@ -185,11 +185,11 @@ class _EventBody(EventSink):
             self._run, self._position = events, events.position
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        joins = self._writer.max_rate is not None
-        if self._run is None:
-            data = encode(self._encoder, events, joins=joins)
-        else:
-            data = self._encode(self._run, events, joins=joins)
+        if self._run is not None and not self._encoder.resumable:
+            # The log may have lost sent events and received them again: skip these.
+            events = [event for event in events if event.seq > self._position or not self._position]
+            self._position = max(self._position, *(event.seq for event in events), 0)
+        data = encode(self._encoder, events, joins=self._writer.max_rate is not None)
         if data:
             await self._send_head()
             await self._writer.send(_body_message(data))
@@ -205,12 +205,6 @@ class _EventBody(EventSink):
                 await self._writer.send(_body_message(data))
             await self._writer.send(_body_message(b"", more=False))
             self.finished = True
-
-    def _encode(self, run: Attachment, events: Sequence[UIEvent], *, joins: bool) -> bytes:
-        if not self._encoder.resumable:  # the log may have lost sent events and received them again: skip these
-            events = [event for event in events if event.seq > self._position or not self._position]
-            self._position = max(self._position, *(event.seq for event in events), 0)
-        return run.shared_frames.encode(self._encoder, events, joins=joins) if events else b""
 
     async def _send_head(self, *, with_comment: bool = False) -> None:
         """Send the head. If no data follows, a comment is needed: some middlewares delay the head until the body."""

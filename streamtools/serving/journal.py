@@ -13,7 +13,6 @@ from streamtools import observing
 from streamtools.errors import AsyncOnly, check_kind
 from streamtools.events import Done, Start, UIEvent, explain_attribute
 from streamtools.logs import Logger
-from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import MemoryEventLog, MemoryReader, ReadableLog, log_key
 from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.reading import YIELD_EVERY, close
@@ -39,7 +38,6 @@ class Journal:
 
         None if no other process may take the run over.
         """
-        self.shared_frames = SharedFrames()
         self.pace = ReadPace()
         """The `max_rate` of the attachments, at which the provider's response may be read."""
         self._run_id = run_id
@@ -119,7 +117,6 @@ class Attachment(AsyncOnly):
         check_kind("after", after, int)
         self.position = after
         """The `seq` of the last event that was read. `run.attach(position)` reads the events after it."""
-        self.shared_frames = journal.shared_frames
         self._pace = journal.pace
         self._pace.set_rate(id(self), None)
         self._journal, self._leave = journal, leave

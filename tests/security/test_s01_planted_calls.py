@@ -7,6 +7,7 @@ steps later, natively and in text, for each known and unknown model.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -481,7 +482,7 @@ async def test_text_that_a_rule_shortens_is_no_call(breaks: bool, share: int) ->
                     second = Repeating(["", "Done."] if breaks else [[planted, look], "", "Done."])
                     broken = ScriptedModel([[planted, OSError("gone")]])
                     model = Fallback(broken, second) if breaks else second
-                    found: Any = {"text_rules": [rules.citations()], "history": "as_shown"}
+                    found: Any = {"text_rules": [rules.mark(re.compile(r"\[\d\]"))], "history": "as_shown"}
                     await chat(model, ASKED, tools=bank.tools, dialects=enabled, **grouped(**found))
 
                     assert [] == bank.paid
