@@ -1,4 +1,4 @@
-"""Many readers of one run: the bytes that they receive, and how often each event is encoded."""
+"""Many readers of one run: the bytes that they receive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from streamtools import ToolStream, outputs
-from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
+from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta
 from streamtools.outputs.sse import KEEP_ALIVE, NativeEncoder
 from streamtools.runs import Runs
 from streamtools.serving.event_response import event_stream_response
@@ -18,20 +18,12 @@ pytestmark = pytest.mark.anyio
 STOP = ProviderCompleted(finish_reason="stop")
 
 
-async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str) -> None:
-    """Each event of a run is encoded once, and each reader gets the same bytes as a single one."""
-    encode, encoded = NativeEncoder.encode, list[UIEvent]()
-
-    def counted(encoder: NativeEncoder, event: UIEvent) -> bytes:
-        encoded.append(event)
-        return encode(encoder, event)
-
+async def test_five_hundred_readers_get_the_same_bytes() -> None:
     holds = [anyio.Event() for _ in range(5)]
     source = Script(*(item for number, hold in enumerate(holds) for item in (hold, [TextDelta(f"{number} ")])), [STOP])
     exchanges = [Exchange() for _ in range(500)]
     async with Runs() as runs:
         run = await runs.start(ToolStream(source, run_id="r"), owner="u")
-        monkeypatch.setattr(NativeEncoder, "encode", counted)
         async with anyio.create_task_group() as group:
             for each in exchanges:
                 response = event_stream_response(run)
@@ -43,9 +35,6 @@ async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.Monkey
                 await run.wait()
         events = [event async for event in run.attach()]
 
-    if anyio_backend_name == "asyncio":
-        assert events == encoded
-    assert len(encoded) <= 3 * len(events)  # trio wakes readers in any order, so that some take larger batches
     assert 5 == len([event for event in events if isinstance(event, Text)])
     whole = b"".join(map(NativeEncoder().encode, events))
     assert {whole} == {b"".join(each.chunks) for each in exchanges}
