@@ -17,6 +17,7 @@ from streamtools.serving.event_log import MemoryEventLog, MemoryReader, Readable
 from streamtools.sources.read_pace import ReadPace
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.stored_result import StoredEnd
+from streamtools.stream.typed_items import TypedItems
 from streamtools.tools.approvals import Decision
 from streamtools.tools.ledger import RecoverableRun
 
@@ -103,12 +104,12 @@ class Journal:
         self.readable.set()
 
 
-class Attachment(AsyncOnly):
+class Attachment(AsyncOnly, TypedItems):
     """An asynchronous iterator over the events of a run, up to `done`. As a context manager, it detaches at the end.
 
     A reader does not affect the run: it may stop reading, raise an exception, read slowly or be garbage-collected. If a
     read is cancelled, no event is lost: the next read returns the same event. Reading raises the exceptions of the log,
-    and `RunNotFound` for a run that is no longer kept.
+    and `RunNotFound` for a run that is no longer kept. `items` yields the items of a typed answer.
     """
 
     def __init__(

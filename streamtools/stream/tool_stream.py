@@ -14,12 +14,12 @@ The iterator is a class and not an asynchronous generator, because the event loo
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import anyio
 import anyio.lowlevel
@@ -27,9 +27,8 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names, check_word
-from streamtools.events import LARGE, Partial, Progress, Text, UIEvent, explain_attribute, weigh
-from streamtools.json_values import Draft, compact
+from streamtools.errors import AsyncOnly, Checked, ClosedError, UnreadableSource, check_kind, check_names
+from streamtools.events import LARGE, Progress, Text, UIEvent, explain_attribute, weigh
 from streamtools.logs import HIDE, Logger
 from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import GUARD, StreamMachine
@@ -54,6 +53,7 @@ from streamtools.stream.report_stage import ReportStage
 from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
 from streamtools.stream.text_judge import JudgeStage
+from streamtools.stream.typed_items import TypedItems
 from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import (
     Approvals,
@@ -72,7 +72,6 @@ from streamtools.tools.ledger import RUN_LEDGER, shared_ledger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
-from streamtools.typed import InvalidItem, InvalidValue
 
 if TYPE_CHECKING:  # few runs have this stage, and importing it takes time
     from streamtools.stream.argument_rules import ArgumentRules
@@ -89,13 +88,10 @@ _OTHER_NAMES |= dict.fromkeys(("stop", "cancel", "close"), "write `await stream.
 _OTHER_NAMES |= dict.fromkeys(("run", "run_sync", "stream", "iter", "invoke", "ainvoke", "astream"), _HOW_TO_READ)
 _OTHER_NAMES["reject"] = "write `stream.deny(…)`"
 _BATCH_TYPES = (list, tuple)
-_Item = TypeVar("_Item")
-_ListPath: TypeAlias = Sequence[str | int] | None
-_Invalid: TypeAlias = Literal["skip", "yield"]
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
-class ToolStream(AsyncOnly, Checked, Decidable):
+class ToolStream(AsyncOnly, Checked, Decidable, TypedItems):
     """One run of a model and its tools: an asynchronous context manager and an iterator of UI events.
 
     `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,
@@ -268,53 +264,6 @@ class ToolStream(AsyncOnly, Checked, Decidable):
             self._is_unread = False  # the exception needs no log
             raise ClosedError(f"the stream has not been read yet; {_HOW_TO_READ}")
         return self._run.collector
-
-    @overload
-    def items(self, kind: type[_Item], *, path: _ListPath = None) -> AsyncIterator[_Item]: ...
-    @overload
-    def items(
-        self, kind: type[_Item], *, path: _ListPath = None, invalid: _Invalid
-    ) -> AsyncIterator[_Item | InvalidItem]: ...
-    @overload
-    def items(self, kind: object, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]: ...
-    async def items(self, kind: Any, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]:
-        """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
-
-        `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
-        members are the items. `items` reads all events of the stream, but skips events that complete no item.
-
-        Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
-        items after an invalid item are also yielded. Raises ValueError if the stream has no `output`.
-        """
-        check_word("invalid", invalid, ("skip", "yield"))
-        if not self._is_typed:
-            name = getattr(kind, "__name__", "Item")
-            raise ValueError(f"items({name}) needs a typed answer: write output=list[{name}] where the stream is made")
-        if isinstance(path, str):
-            raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
-        item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
-        has_list = False
-        async for event in self:
-            if type(event) is not Partial or event.call_id is not None or item_type is None:
-                continue
-            draft.add(event.path, event.value, event.complete)
-            if not event.complete:
-                if path is None and not event.path:
-                    list_path = None  # an empty path: another answer starts
-                if list_path is None and type(event.value) is list:
-                    list_path = event.path
-                has_list = has_list or event.path == list_path
-            elif list_path is not None and event.path and event.path[:-1] == list_path:
-                item = draft.at(event.path)
-                try:
-                    valid = item_type.validate(compact(item))
-                except InvalidValue as fault:
-                    if invalid == "yield":
-                        yield InvalidItem(event.path, item, fault.errors)
-                else:
-                    yield valid
-        if not has_list and self.result.reason == "finished":
-            log.warning("no_list_in_answer", run_id=self.run_id, advice="write output=list[Item], or path=[...]")
 
     @property
     def suspension(self) -> Suspension | None:

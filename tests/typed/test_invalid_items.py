@@ -229,7 +229,7 @@ def rejects_the_item_after_an_invalid_one(patch: pytest.MonkeyPatch) -> None:
 
 def hides_the_errors(patch: pytest.MonkeyPatch) -> None:
     """Yield invalid items without their errors."""
-    patch.setattr("streamtools.stream.tool_stream.InvalidItem", lambda path, value, _: InvalidItem(path, value, []))
+    patch.setattr("streamtools.stream.typed_items.InvalidItem", lambda path, value, _: InvalidItem(path, value, []))
 
 
 def names_one_error(patch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def names_one_error(patch: pytest.MonkeyPatch) -> None:
 def changes_invalid_items(patch: pytest.MonkeyPatch) -> None:
     """Yield None in place of the value of an invalid item, and a path that lacks its index."""
     patch.setattr(
-        "streamtools.stream.tool_stream.InvalidItem", lambda path, _, errors: InvalidItem(path[:-1], None, errors)
+        "streamtools.stream.typed_items.InvalidItem", lambda path, _, errors: InvalidItem(path[:-1], None, errors)
     )
 
 

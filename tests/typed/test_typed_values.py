@@ -30,6 +30,7 @@ from streamtools.history import System, User
 from streamtools.json_values import Draft
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.value_reader import Added, ValueReader
+from streamtools.runs import Runs
 from streamtools.typed import OutputType
 from tests.support.cases import together
 
@@ -178,6 +179,12 @@ async def test_items_arrive_before_the_list_is_complete() -> None:
     assert all(isinstance(item, Row) for item, _ in found)
     assert stream.result.output is None
     assert ["rows.2.n" in each.message for each in stream.result.warnings] == [True]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
+        for _ in range(2):
+            assert [item.name async for item in run.attach().items(Row)] == ["a", "b", "d"]
+        with pytest.raises(ValueError, match=r"write run.attach\(\), without 3"):
+            await anext(aiter(run.attach(3).items(Row)))
     async with ToolStream(sources.text(deltas('{"a": ["x"], "b": [1, 2]}')), output=dict[str, Any]) as stream:
         assert [item async for item in stream.items(int, path=["b"])] == [1, 2]
 

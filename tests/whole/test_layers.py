@@ -162,7 +162,7 @@ RIM = {
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *("stream.event_buffer", "stream.text_judge", "stream.long_work"),
     "stream.reading",
-    *("stream.step_runner", "stream.tool_stream", "telemetry.spans_and_metrics"),
+    *("stream.step_runner", "stream.tool_stream", "stream.typed_items", "telemetry.spans_and_metrics"),
     *(f"tools.{each}" for each in ("approvals", "cancellation", "context", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
