@@ -254,7 +254,7 @@ async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
     ],
 )
 async def test_a_page_of_items_and_one_with_a_tool(chromium: Any, name: str, shown: str) -> None:
-    """They replace the items of an invalid answer, and run a tool that the model calls."""
+    """They replace the items of an invalid answer, also after a reload, and run a tool that the model calls."""
     context = await chromium.new_context(timezone_id="Europe/Oslo")
     async with serving(name, page=ICON + PAGES[name]) as (server, _):
         page = await context.new_page()
@@ -262,6 +262,9 @@ async def test_a_page_of_items_and_one_with_a_tool(chromium: Any, name: str, sho
         await page.goto(f"{server.url}/")
         await page.get_by_role("button", name="Send").click()
         await expect(page.locator("main")).to_have_text(shown)
+        if name == "typed":
+            await page.reload()
+            await expect(page.locator("main")).to_have_text(shown)
         assert [] == faults + await looks(page)
         await context.close()  # before the server, which the page may still ask
 

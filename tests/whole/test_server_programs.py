@@ -99,7 +99,8 @@ async def test_a_question_gets_the_events_of_its_run() -> None:
 
 async def test_a_page_gets_each_item_and_the_answer_of_a_retry() -> None:
     async with serving("typed") as (_, client):
-        response = await client.post("/cities", json={"question": "Two cities of Norway?"})
+        begun = (await client.post("/cities", json={"question": "Two cities of Norway?"})).json()
+        response = await client.get(f"/cities/{begun['run']}")
     assert ("application/x-ndjson", SHOWS["typed"]) == (response.headers["content-type"], response.text)
 
 

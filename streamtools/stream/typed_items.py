@@ -1,0 +1,81 @@
+"""Reads the items of a list in a typed answer from the events of a stream or a run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+from streamtools.errors import check_word
+from streamtools.events import Done, Partial, UIEvent
+from streamtools.json_values import Draft, compact
+from streamtools.logs import Logger
+from streamtools.stream.options import output_type
+from streamtools.typed import InvalidItem, InvalidValue
+
+log = Logger(__name__)
+
+_Item = TypeVar("_Item")
+_ListPath: TypeAlias = Sequence[str | int] | None
+_Invalid: TypeAlias = Literal["skip", "yield"]
+
+
+class TypedItems:
+    """The base of iterators over events that have the method `items`."""
+
+    position = 0
+    """The `seq` of the last event that was read, in a run."""
+    _is_typed = True
+    """Whether the answer may have a type."""
+
+    def __aiter__(self) -> AsyncIterator[UIEvent]:
+        raise NotImplementedError
+
+    @overload
+    def items(self, kind: type[_Item], *, path: _ListPath = None) -> AsyncIterator[_Item]: ...
+    @overload
+    def items(
+        self, kind: type[_Item], *, path: _ListPath = None, invalid: _Invalid
+    ) -> AsyncIterator[_Item | InvalidItem]: ...
+    @overload
+    def items(self, kind: object, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]: ...
+    async def items(self, kind: Any, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]:
+        """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
+
+        `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
+        members are the items. `items` reads all events, but skips those that complete no item.
+
+        Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
+        items after an invalid item are also yielded. If the answer is requested again, its items follow those of the
+        first answer. Raises ValueError if the stream has no `output`, or if events of the run were already read.
+        """
+        check_word("invalid", invalid, ("skip", "yield"))
+        if not self._is_typed:
+            name = getattr(kind, "__name__", "Item")
+            raise ValueError(f"items({name}) needs a typed answer: write output=list[{name}] where the stream is made")
+        if self.position:
+            raise ValueError(f"items() needs all events of a run: write run.attach(), without {self.position}")
+        if isinstance(path, str):
+            raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
+        item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
+        has_list = False
+        async for event in self:
+            if type(event) is Done and event.reason == "finished" and not has_list:
+                log.warning("no_list_in_answer", advice="write output=list[Item], or path=[...]")
+            if type(event) is not Partial or event.call_id is not None or item_type is None:
+                continue
+            draft.add(event.path, event.value, event.complete)
+            if not event.complete:
+                if path is None and not event.path:
+                    list_path = None  # an empty path: another answer starts
+                if list_path is None and type(event.value) is list:
+                    list_path = event.path
+                has_list = has_list or event.path == list_path
+            elif list_path is not None and event.path and event.path[:-1] == list_path:
+                item = draft.at(event.path)
+                try:
+                    valid = item_type.validate(compact(item))
+                except InvalidValue as fault:
+                    if invalid == "yield":
+                        yield InvalidItem(event.path, item, fault.errors)
+                else:
+                    yield valid
