@@ -61,7 +61,7 @@ async def test_asynchronous_code_prints_the_output_of_the_page(
 
 @pytest.mark.parametrize(
     ("page", "count", "is_one_program"),
-    [("failover", 1, False), ("histories", 1, True), ("typed-values", 3, True), ("vault", 2, True)],
+    [("failover", 1, False), ("histories", 1, True), ("typed-values", 2, True), ("vault", 2, True)],
 )
 def test_programs_print_the_output_of_the_page(
     page: str, count: int, is_one_program: bool, monkeypatch: pytest.MonkeyPatch
