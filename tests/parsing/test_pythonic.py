@@ -13,7 +13,7 @@ from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
 from tests.support.bounds import stored
-from tests.support.cases import together
+from tests.support.cases import cases, together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "parameters": {}} for name in ("f", "g", "get_weather", "a.b")]
@@ -183,22 +183,43 @@ def test_dialects_write_words_as_their_templates_do() -> None:
     assert "<|tool_response_start|>x<|tool_response_end|>" == result
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        pytest.param("{1: 'x'}", {"1": "x"}, id="an object with a number for a key"),
-        pytest.param("{}", {}, id="an empty object"),
-        pytest.param('"("', "(", id="a lone bracket"),
-        pytest.param('"x"' + 300 * " ", "x", id="much white space after a string"),
-    ],
-)
-def test_lfm2_accepts_literals_of_python(text: str, value: object) -> None:
-    text = f"<|tool_call_start|>[f(a={text}, b=1)]<|tool_call_end|>!"
-    assert [call("f", a=value, b=1), "!"] == read(text, dialects=["lfm2_pythonic"])
+LOOSE = [
+    ("a set", "{'x', \"y\"}", ["x", "y"]),
+    ("a set of other things", "{1, 02, True, None}", [1, 2, True, None]),
+    ("a set of one", "{'x',}", ["x"]),
+    ("a set of tuples", "{(1, 2), (3,)}", [[1, 2], [3]]),
+    ("a set in an object", "{'b': {2}}", {"b": [2]}),
+    ("an object with a number for a key", "{1: 'x'}", {"1": "x"}),
+    ("an empty object", "{}", {}),
+    ("an apostrophe", "'it's'", "it's"),
+    ("a quoted word", "'sed -n '1,4p' x'", "sed -n '1,4p' x"),
+    ("a call in quotes", '"print("hi")"', 'print("hi")'),
+    ("quotes in quotes", '"sh -c "echo \'hi\'""', "sh -c \"echo 'hi'\""),
+    ("a comma after a quote", '"He said "hi", then "bye", and left"', 'He said "hi", then "bye", and left'),
+    ("a list in quotes", "'ls 'a', 'b''", "ls 'a', 'b'"),
+    ("quotes in a list", '["a "b" c", "d"]', ['a "b" c', "d"]),
+    ("quotes in an object", '{"k": "a "b" c", "l": "d"}', {"k": 'a "b" c', "l": "d"}),
+    ("a lone bracket", '"("', "("),
+    ("a bracket after an escaped back-slash", r"'\\[a-z] don't'", r"\[a-z] don't"),
+    ("a bracket after a back-slash", r"'\] don't'", r"\] don't"),
+    ("white space after a string", '"x" \n', "x"),
+    ("much white space after a string", '"x"' + 300 * " ", "x"),
+]
+
+
+def test_lfm2_accepts_unescaped_quotes() -> None:
+    """A quote ends a string if structure follows it. After an unescaped quote, the brackets must balance too."""
+    with cases() as case:
+        for name, text, value in LOOSE:
+            with case(name):
+                expected = [call("f", a=value, b=1), "!"]
+                text = f"<|tool_call_start|>[f(a={text}, b=1)]<|tool_call_end|>!"
+                assert expected == read(text, dialects=["lfm2_pythonic"])
 
 
 @pytest.mark.parametrize("begin", ["{'", "{", "", "'b' "])
 def test_lfm2_text_after_a_limit_is_not_stored(begin: str) -> None:
+    """This also holds for a first element in braces, which may be a key or an element of a set."""
     parser = Parser(dialects=["lfm2_pythonic"], limits=Limits(call=100))
     parser.feed(f"<|tool_call_start|>[f(a={begin}")
     for _ in range(50):
@@ -225,8 +246,8 @@ def test_lfm2_long_values_do_not_depend_on_the_cut(text: str, expected: Brief) -
     "text",
     [
         pytest.param("{True: 1}", id="an invalid key"),
-        pytest.param("{'a', 'b'}", id="a set"),
-        pytest.param("'it's'", id="an unescaped quote"),
+        pytest.param("{'a': 1, 'b'}", id="half a set"),
+        pytest.param("{{1}}", id="a set of sets"),
         pytest.param('"x), f(a="y"', id="a string that would hold another call"),
     ],
 )

@@ -141,3 +141,12 @@ def test_an_ambiguous_kimi_id_is_an_error(id: str, names: tuple[str, ...], expec
 def test_a_special_token_always_begins_a_call(dialect: str, text: str, code: str) -> None:
     """Whatever follows it."""
     assert [error(code), "b"] == read(f"{text}b", dialects=[dialect], tools=TOOLS)
+
+
+def test_lfm2_numbers_may_begin_with_zeros() -> None:
+    """In other dialects, they may not."""
+    text = "<|tool_call_start|>[f(a=08, b=-007.50, c=00)]<|tool_call_end|>"
+    other = text.replace("tool_call", "python")
+
+    assert [call("f", a=8, b=-7.5, c=0)] == read(text, dialects=["lfm2_pythonic"], tools=TOOLS)
+    assert [error("invalid_arguments")] == read(other, dialects=["pythonic_llama4"], tools=TOOLS)

@@ -22,7 +22,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import ArgumentReader, broken_or_open, give_up
-from streamtools.parsing.bodies.literals import PYTHON_WORDS, number, quoted
+from streamtools.parsing.bodies.literals import PYTHON_WORDS, Brackets, number, quoted
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, read_scalar
 from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
@@ -47,7 +47,6 @@ _COMMA = OneOf((",", ""))
 _QUOTES = ("'", '"', "<")  # the first characters of the quotes around a key
 _AROUND_KEY = ", \t\r\n\"':="
 _closer = re.compile(r"\s*+(?:,\s*+)?([\]}])").match
-_brackets = re.compile(r"[()\[\]{}]").findall
 _key_in_bare = re.compile(r"\s([^\W\d][\w.-]*)\s*:").search
 
 
@@ -144,20 +143,6 @@ class _Container:
     """True if the last key is in quotes or marks."""
 
 
-class _Brackets:
-    """Counts the brackets in the content of a string."""
-
-    level = 0
-    """The number of open brackets."""
-    lowest = 0
-    """The lowest value of `level`. If it is negative, the content closes a bracket from outside the string."""
-
-    def count(self, text: str) -> None:
-        for bracket in _brackets(text):
-            self.level += 1 if bracket in "([{" else -1
-            self.lowest = min(self.lowest, self.level)
-
-
 class _Arguments:
     """Reads the object of all arguments, and writes it as JSON."""
 
@@ -248,7 +233,7 @@ class _Arguments:
         """Read a string after its first mark."""
         span = self._span
         self._quotes = 0  # how many quotes the string contains
-        self._brackets = _Brackets()  # the brackets in the string, outside of its quotes
+        self._brackets = Brackets()  # the brackets in the string, outside of its quotes
         self._after_comma = False  # whether a quote follows a comma; this quote may begin the next string
         self._nested = 0  # how many calls in the string are open
         self._pieces: list[str] = []  # the pieces of the string since the last mark

@@ -37,14 +37,16 @@ def is_writable(name: str) -> bool:
     return name != "" and _name.partial(name, 0).end() == len(name)
 
 
-def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False) -> Body:
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
     """Return the grammar of Python calls between two tags. Without `close`, the calls are in a list without tags.
 
-    With `fenced=True`, the end of a code fence may precede the closing tag.
+    With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, which requires `close`,
+    numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
     """
+    loose_until = close if loose else ""
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-    return lambda span: _PythonicCalls(span, _read_call, close, tags, closing, fenced).read()
+    return lambda span: _PythonicCalls(span, _read_call, close, tags, closing, fenced).read(loose_until)
 
 
 def python_dicts(span: Span) -> Generator[None, None, None]:
@@ -72,7 +74,7 @@ class _PythonicCalls:
     """Whether no other text may follow in the line of a call without a list."""
     _in_list: bool = False
 
-    def read(self) -> Generator[None, None, None]:
+    def read(self, loose_until: str = "") -> Generator[None, None, None]:
         span = self._span
         self._in_list = span.marker == "["
         if (yield from span.peek()) == "[":
@@ -82,7 +84,7 @@ class _PythonicCalls:
         another = True
         while another:
             span.begin_call(span.place)
-            literals = ArgumentReader(span)
+            literals = ArgumentReader(span, loose_until)
             state = yield from self._read_one(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals.string_begin, self._closing)
@@ -144,8 +146,10 @@ class _PythonicCalls:
 class ArgumentReader:
     """Reads literals from a span."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, loose_until: str = "") -> None:
+        """`loose_until` is the parameter of `Literals`."""
         self._span = span
+        self._loose_until = loose_until
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, *, depth: int, named: bool = True, whole: bool = False) -> Generator[None, None, ScanState]:
@@ -157,7 +161,7 @@ class ArgumentReader:
         span = self._span
         written: list[str] = call.pieces if named and (call := span.calls.current) is not None else []
         write = span.write if named and not whole else lambda text: written.append(text) if span.stores else None
-        literals = Literals(write, depth=depth)
+        literals = Literals(write, depth=depth, loose_until=self._loose_until, written=written)
         while True:
             span.at = literals.scan(span.text, span.at)
             if literals.string_at is not None:

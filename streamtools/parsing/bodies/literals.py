@@ -4,19 +4,25 @@
 once, except for a short token that is cut at the end of a piece. It checks the whole grammar. So the output for a
 complete value is valid JSON, except for NaN and Infinity. It does not use `eval` or `ast`, because the input is the
 output of a model.
+
+The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
+quotes. An unescaped quote counts as content if no structure, such as a comma or a bracket, follows it. The beginning of
+the string is then read again. After the first unescaped quote, a quote ends the string only if all brackets in the
+string are closed. From then on, the bracket or tag that ends the call also ends the reading of the value. So the string
+cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from json.encoder import encode_basestring
 
 from streamtools.errors import Code
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, WORDS
-from streamtools.parsing.markers import beginning
+from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some, beginning
 from streamtools.parsing.reader import always, matcher, white_space
 
 # The strings, escapes, words and numbers of Python and JSON. The literals of Python include those of JSON, except for
@@ -164,26 +170,43 @@ def quoted(text: str) -> str:
 
 # The characters of a number or a literal word.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
-_WORD_LIMIT = 1024  # a longer number is an error
+_WORD_LIMIT = 1024  # a longer number is an error, and a longer first element in braces is the key of an object
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
 # The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
 _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 
+_NEXT_ARGUMENT = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
+"""A comma after a string argument, with the name of the next argument or the end of the call."""
+_GAP_LIMIT = 256  # the maximum length of the white space between a closing quote and the structure after it
+_brackets = re.compile(r"[()\[\]{}]").finditer
+# In JSON, each back-slash of the content is doubled. This removes the two, and the character after them.
+_remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub
+
 
 class Literals:
     """Converts one value to JSON, piece by piece, and passes the JSON to `write`."""
 
-    def __init__(self, write: Callable[[str], None], *, depth: int) -> None:
-        """Convert a literal that nests up to `depth` levels."""
-        self._write = write
+    def __init__(
+        self, write: Callable[[str], None], *, depth: int, loose_until: str = "", written: Sequence[str] = ()
+    ) -> None:
+        """Convert a literal that nests up to `depth` levels.
+
+        `loose_until` is the closing tag of the call if the syntax is loose, and "" otherwise. `written` holds the
+        pieces that `write` has received. A loose syntax reads them again.
+        """
+        self._write, self._written = write, written
+        self._loose_until = loose_until
         self._depth = depth
-        self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma
+        self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma, "{," a set
+        self._undecided = False  # the last container may be an object or a set, so its JSON is not certain
+        self._element = ""  # the JSON of the first element in that container, unless it is a string
         self._expect = _VALUE
         self._after_comma = ""  # a comma to write before the next element
         self._pending = ""  # the beginning of a cut token
         self._word: str | None = None  # the beginning of a number, a literal word or a key without quotes; None outside
         self._string: Quotes | None = None  # the quotes of the open string; None outside a string
+        self._content: _LooseContent | None = None  # the content of the open string, if the syntax is loose
         self._raw = False  # an r has been read, and a quote follows
         self._shift = 0  # add it to an index in `_pending + text` to get the index in `text`
         self._pieces: list[str] = []  # JSON that is not written yet
@@ -218,7 +241,7 @@ class Literals:
                 at = self._read_token(text, at)
         self._flush()
         self.find_change, string = always, self._string
-        if string is not None and not self._pending:
+        if string is not None and not (self._pending or self._undecided or (self._content and self._content.has_quote)):
             self.find_change = string.find_end
         place = at + self._shift
         if place < begin:  # the pending text is not the mark of a string
@@ -237,8 +260,14 @@ class Literals:
         self._pending = ""
         self._flush()
 
+    @property
+    def _may_be_set(self) -> bool:
+        """Whether the last container may still be a set. This does not depend on how the text is cut."""
+        return self._undecided and sum(map(len, self._pieces)) < _WORD_LIMIT
+
     def _flush(self) -> None:
-        if self._pieces:
+        self._undecided = self._undecided and self._may_be_set
+        if self._pieces and not self._undecided:
             self._write("".join(self._pieces))
             self._pieces.clear()
 
@@ -248,8 +277,11 @@ class Literals:
             if at == len(text):
                 return at
         char = text[at]
-        if self._expect >= _COLON:
-            if char != (":" if self._expect == _COLON else ","):
+        expect = self._expect
+        if expect == _COLON and self._may_be_set:
+            expect = self._decide(char)
+        if expect >= _COLON:
+            if char != (":" if expect == _COLON else ","):
                 return self._close(char, at)
             if char == ":":
                 self._pieces.append(":")
@@ -269,7 +301,10 @@ class Literals:
             if quotes:
                 self._pending = text[at:]
                 return len(text)
-        elif self._expect != _KEY and char in "[{(":
+        elif char == "(" and self._may_be_set:
+            self._make_set()
+            return self._open(char, at)
+        elif expect != _KEY and char in "[{(":
             return self._open(char, at)
         elif char in _OPENING:
             return self._close(char, at)
@@ -283,10 +318,34 @@ class Literals:
             self.state = DEEP
             return at
         self._stack.append(bracket)
+        if bracket == "{" and self._loose_until:
+            self._flush()
+            self._undecided, self._element = True, ""
         self._pieces.append(self._after_comma + ("{" if bracket == "{" else "["))
         self._after_comma = ""
         self._expect = _KEY if bracket == "{" else _ITEM
         return at + 1
+
+    def _decide(self, char: str) -> int:
+        """Decide if the container is an object or a set, by the character after its first element.
+
+        Returns the token that is expected next.
+        """
+        if char in ",}":
+            self._make_set()
+        if not (self._undecided and self._pieces[-1]):  # the element cannot be a key
+            self._expect = _NEXT
+        else:
+            self._undecided = False
+        return self._expect
+
+    def _make_set(self) -> None:
+        """Make the last container a set."""
+        self._undecided = False
+        self._stack[-1] = "{,"
+        self._pieces[0] = self._pieces[0][:-1] + "["
+        if self._element:
+            self._pieces[-1] = self._element
 
     def _close(self, bracket: str, at: int) -> int:
         """End the innermost container. If it cannot end here, or if the bracket is wrong, the state becomes BROKEN."""
@@ -296,6 +355,7 @@ class Literals:
             self.state = BROKEN
             return at
         self._stack.pop()
+        self._undecided = False
         self._pieces.append("}" if opened == "{" else "]")
         self._after_comma = ""
         self._end_value()
@@ -310,7 +370,9 @@ class Literals:
         self._string = quotes
         self._raw = False
         self._pieces.append(self._after_comma + '"')
-        self._after_comma = ""
+        self._after_comma, self._content = "", None
+        if self._loose_until and len(quotes.mark) == 1:
+            self._content = _LooseContent(self._loose_until, len(self._written), sum(map(len, self._pieces)))
 
     def _end_string(self) -> None:
         self._string = None
@@ -322,15 +384,47 @@ class Literals:
 
     def _read_string(self, quotes: Quotes, text: str, at: int) -> int:
         end = quotes.content(text, at).end()
+        content = self._content
+        if content is not None and content.has_quote:
+            call_end = content.take(text[at:end])
+            if call_end is not None:  # the last character stays unread: the text after it must not change the state
+                self.state, end = BROKEN, at + call_end - 1
         if end > at:
             self._pieces.append(quotes.convert(text[at:end]))
+        if self.state is BROKEN:
+            return end
         if text.startswith(quotes.mark, end):
+            if content is not None:
+                gap = text[end + 1 : end + _GAP_LIMIT]
+                following = end + 1 + len(gap) - len(gap.lstrip(" \t\r\n"))
+                if following == len(text):
+                    self._pending = text[end:]
+                    return following
+                ends: int | bool | None = self._ends(content, text[following])
+                if ends and content.has_quote and text[following] == "," and not self._stack:
+                    ends = _NEXT_ARGUMENT.match(text, following, False)
+                    if ends is None:
+                        self._pending = text[end:]
+                        return len(text)
+                if not ends:
+                    if not content.has_quote:
+                        self._flush()
+                        content.begin("".join([*self._written[content.piece :], *self._pieces])[content.offset :])
+                    self._pieces.append(quoted(quotes.mark))
+                    if content.lowest < 0:
+                        self.state = BROKEN
+                    return end + 1
             self._end_string()
             return end + len(quotes.mark)
         if text[end : end + 1] == "\\":
             return self._read_escape(quotes, text, end)
         self._pending = text[end:]
         return len(text)
+
+    def _ends(self, content: _LooseContent, following: str) -> bool:
+        """Return True if a quote before the character `following` ends the string."""
+        structure = ",)]}" if self._expect != _KEY else ":,}" if self._may_be_set else ":"
+        return following in structure + " \t\r\n" and not (content.has_quote and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
         """Read an escape. In a raw string, the back-slash and the character after it are content."""
@@ -358,11 +452,17 @@ class Literals:
 
     def _end_word(self, word: str) -> None:
         self._word, word = None, word.rstrip()
-        value = _WORDS.get(word) or number(word)
+        value = _WORDS.get(word) or number(word, zeros=self._loose_until != "")
         if value is not None and len(word) == _WORD_LIMIT and self.fault is None:  # the rest of the number is dropped
             self.fault = Code.NUMBER_TOO_LONG, f"a number has more than {_WORD_LIMIT - 1} characters"
         if self._expect == _KEY:
             key = number(word) if value is not None else None
+            if self._may_be_set:
+                self._element = value or ""
+            if key is None and self._element:
+                self._pieces.append("")
+                self._expect = _COLON
+                return
             if key is None:
                 self.state = BROKEN
                 return
@@ -374,3 +474,55 @@ class Literals:
             self._pieces.append(self._after_comma + (value or "null"))
             self._end_value()
         self._after_comma = ""
+
+
+class Brackets:
+    """Counts the brackets in the content of a string."""
+
+    level = 0
+    """The number of open brackets."""
+    lowest = 0
+    """The lowest value of `level`. If it is negative, the content closes a bracket from outside the string."""
+
+    def count(self, text: str) -> int | None:
+        """Count the brackets in `text`. Returns the end of the first that closes a bracket from outside the string."""
+        end = None
+        for found in _brackets(text):
+            self.level += 1 if found[0] in "([{" else -1
+            if self.level < self.lowest:
+                self.lowest = self.level
+                end = end or found.end()
+        return end
+
+
+@dataclass(eq=False)
+class _LooseContent(Brackets):
+    """The content of a string that may contain unescaped quotes. It finds the closing tag of the call.
+
+    If `lowest` is negative, an earlier quote has ended the string.
+    """
+
+    _close: str
+    piece: int  # the index in `written` of the piece in which the content begins
+    offset: int  # the number of characters before the content in that piece
+    _tail: str = ""  # the last characters: they may begin the closing tag
+    has_quote: bool = False  # the string contains an unescaped quote
+
+    def begin(self, text: str) -> None:
+        """Read the content before the first unescaped quote. `text` is its JSON."""
+        self.has_quote = True
+        self.count(text)
+        if self.lowest < 0:  # ignore escaped brackets: JSON doubles the back-slash before them
+            self.level = self.lowest = 0
+            self.count(_remove_escaped_slashes("", text))
+
+    def take(self, text: str) -> int | None:
+        """Read the next piece of content. Returns the index in it at which the call ends, or None."""
+        end = self.count(text)
+        if end is not None:
+            return end
+        known = len(self._tail)
+        self._tail += text
+        found = self._tail.find(self._close)
+        self._tail = self._tail[1 - len(self._close) :]
+        return found + len(self._close) - known if found >= 0 else None

@@ -70,12 +70,13 @@ def olmo3_pythonic() -> Dialect:
 def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, as its chat template defines it.
 
-    The model also writes JSON between the tags.
+    The model also writes JSON between the tags. Its Python is not always valid: numbers may begin with a zero, and
+    strings may contain unescaped quotes. The model also writes sets.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
     result = Opener((begin,), forged_result(end), kind="result")
-    dialect = _tagged("lfm2_pythonic", opening, close, _json_opener(opening, close), result)
+    dialect = _tagged("lfm2_pythonic", opening, close, _json_opener(opening, close), result, loose=True)
     return replace(
         dialect,
         tags=(Tag((opening, SPACES, close)), Tag((opening, SPACES, "[", SPACES, "]", SPACES, close)), *dialect.tags),
@@ -185,12 +186,12 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
     )
 
 
-def _tagged(id: str, opening: str, close: str, *more: Opener) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *more: Opener, loose: bool = False) -> Dialect:
     """Return a dialect of Python calls between two tags, in a list or alone. Also reads lists without tags.
 
-    `more` are other openers.
+    `more` are other openers. With `loose=True`, values may deviate from Python, as in LFM2.
     """
-    body = pythonic_calls(opening, close)
+    body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
         openers=(Opener((opening, SPACES), body, ahead=(Maybe(("[", SPACES)), NAME, "(")), *more),
