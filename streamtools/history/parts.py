@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import ListsNames
+from streamtools.history.content import text_in
 from streamtools.json_values import Rejected
 
 
@@ -116,6 +117,11 @@ class User(ListsNames):
 
     content: str | list[dict[str, Any]]
     extra: ProviderItem | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of `content`, joined."""
+        return text_in(self.content)
 
 
 @dataclass(frozen=True, init=False)

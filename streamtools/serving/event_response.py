@@ -128,6 +128,8 @@ class EventStreamResponse(Checked, Response):
             return
         if self._reads_position and reader.run is not None:
             reader.after = last_event_id(scope)
+        elif reader.run is None and last_event_id(scope):
+            _log.warning("stream_started_again", advice="start a run: a client that reconnects asks a stream again")
         head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         if scope["method"] == "HEAD":  # frameworks also call a GET endpoint for HEAD
             await reader.close()

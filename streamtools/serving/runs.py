@@ -25,6 +25,7 @@ from streamtools.errors import (
     Checked,
     ClosedError,
     ConversationBusy,
+    DecisionRefused,
     Draining,
     RunNotFound,
     TooManyRuns,
@@ -401,7 +402,18 @@ class Runs(Checked, AsyncOnly):
         of another run. Also raises the exceptions of `find`, `start` and `resume`. If `resume` returns a context
         manager, `decide` waits until it is entered, and raises its exception.
         """
-        given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
+        given = read_decision(call_id, decision)
+        try:
+            return await self._decide(run_id, call_id, given, owner)
+        except DecisionRefused as refused:
+            if refused.code == "not_waiting" and run_id.endswith(NEXT):  # perhaps a call of an earlier run
+                with suppress(RunNotFound):
+                    return await self._decide(run_id.rstrip(NEXT), call_id, given, owner)
+            raise
+
+    async def _decide(self, run_id: str, call_id: str, given: Decision, owner: str) -> Run:
+        """Decide about a call of a run, or of a run that continues it."""
+        run = await self._lookup_waiting(run_id, owner)
         if run._has_done and not run.ended:
             with suppress(Exception):  # the run has already reported its error
                 await run.wait()
@@ -415,10 +427,21 @@ class Runs(Checked, AsyncOnly):
         fits = question is not None and (question.approval != isinstance(given, Answer) or isinstance(given, Deny))
         if not fits:  # the next run may have the question
             with suppress(RunNotFound):
-                return await self.decide((await self._lookup(run.next_id, owner)).id, call_id, given, owner=owner)
+                next_id = (await self._lookup(run.next_id, owner)).id
+                try:
+                    return await self._decide(next_id, call_id, given, owner)
+                except DecisionRefused as refused:
+                    if question is None or refused.code != "not_waiting":
+                        raise
         if question is None:
             raise not_waiting(call_id, await run.questions())
-        question.check(given)
+        try:
+            question.check(given)
+        except DecisionRefused:
+            await run._sync_decisions()
+            if call_id in run.decisions:  # a better reason
+                check_same(call_id, run.decisions[call_id], given)
+            raise
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         await run._sync_decisions(call_id, made)
         check_same(call_id, run.decisions[call_id], given)

@@ -281,6 +281,8 @@ class FrameError(Exception):
         super().__init__(message)
         call = {"call_id": frame.call_id} if isinstance(frame, DecisionFrame) else {}
         self.answer = {"code": code, "message": message, **fields, **call}
+        self.conversation: str | None = None
+        """The id of the conversation of a frame that could not be read, if it is known."""
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
@@ -349,6 +351,17 @@ def read_frame(
         raise FrameError("not_json", "The frame is not valid JSON.") from None
     if not isinstance(value, dict):
         raise FrameError("not_an_object", "The frame is not a JSON object.")
+    given = value.get(conversation_key)
+    try:
+        return _read_object(value, conversation_key, read)
+    except FrameError as error:
+        error.conversation = given if isinstance(given, str) and 0 < len(given) <= 1024 else None
+        raise
+
+
+def _read_object(
+    value: dict[str, Any], conversation_key: str | None, read: ReadFrame | None
+) -> tuple[Frame, str | None]:
     if read is not None:
         try:
             value = read(value)
@@ -436,8 +449,8 @@ async def serve_websocket(
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
     one conversation are answered in order. At most `max_conversations` conversations are answered at the same time. A
     frame over this limit is dropped with the error `too_many_conversations`, and counts as an invalid frame. A JSON
-    object from the server has the same `conversation` as the frame that it answers. The error for a frame that cannot
-    be parsed has no `conversation`. A `str` or `bytes` of a custom format is sent unchanged. Without
+    object from the server has the same `conversation` as the frame that it answers. The error for a frame that is not a
+    JSON object has no `conversation`. A `str` or `bytes` of a custom format is sent unchanged. Without
     `max_conversations`, the field is passed to the handler in a message, and is invalid in a control frame.
     `conversation_key` is another name for the field, such as `"room"`. It must not be a field of other frames, or,
     without `format`, of events.
@@ -474,6 +487,8 @@ async def serve_websocket(
     if read is not None:
         check_function("read", read, "frame")
     _check_format(format)
+    if conversation_key != "conversation" and max_conversations is None:
+        raise ValueError("`conversation_key` needs `max_conversations`: without it, a socket is one conversation.")
     if conversation_key in _FRAME_FIELDS or (format is None and conversation_key in _EVENT_FIELDS):
         raise ValueError(f"`conversation_key` must be a field that no other frame has, got {conversation_key!r}.")
     socket = Socket(
@@ -578,7 +593,7 @@ class _Connection:
                     case _:
                         self._add(frame, conversation)
             except FrameError as error:
-                await self._refuse(error, conversation)
+                await self._refuse(error, error.conversation if conversation is None else conversation)
             except Exception as error:  # of `read`
                 self._fail(error)
                 return

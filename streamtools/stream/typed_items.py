@@ -45,8 +45,9 @@ class TypedItems:
         members are the items. `items` reads all events, but skips those that complete no item.
 
         Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
-        items after an invalid item are also yielded. If the answer is requested again, its items follow those of the
-        first answer. Raises ValueError if the stream has no `output`, or if events of the run were already read.
+        items after an invalid item are also yielded. If another answer replaces the first one, an `InvalidItem` with
+        the path `[]` follows, and then the items of the new answer. Raises ValueError if the stream has no `output`, or
+        if events of the run were already read.
         """
         check_word("invalid", invalid, ("skip", "yield"))
         if not self._is_typed:
@@ -63,10 +64,12 @@ class TypedItems:
                 log.warning("no_list_in_answer", advice="write output=list[Item], or path=[...]")
             if type(event) is not Partial or event.call_id is not None or item_type is None:
                 continue
+            if not (event.path or event.complete):  # an answer starts
+                list_path = None if path is None else list_path
+                if draft.value is not None and invalid == "yield":
+                    yield InvalidItem([], draft.value, ["another answer replaces this one"])
             draft.add(event.path, event.value, event.complete)
             if not event.complete:
-                if path is None and not event.path:
-                    list_path = None  # an empty path: another answer starts
                 if list_path is None and type(event.value) is list:
                     list_path = event.path
                 has_list = has_list or event.path == list_path

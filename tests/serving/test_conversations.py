@@ -287,7 +287,9 @@ async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> N
 async def test_a_key_that_other_frames_have() -> None:
     for key in ("run_id", "text"):
         with pytest.raises(ValueError, match=f"a field that no other frame has, got '{key}'"):
-            await serve_websocket(Socket(), lambda *_: None, conversation_key=key)
+            await serve_websocket(Socket(), lambda *_: None, max_conversations=2, conversation_key=key)
+    with pytest.raises(ValueError, match="`conversation_key` needs `max_conversations`"):
+        await serve_websocket(Socket(), lambda *_: None, conversation_key="room")
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])
@@ -296,8 +298,9 @@ async def test_invalid_conversations(conversation: Any) -> None:
     conversations = Conversations()
     conversations.say(conversation, ask="a")
     async with conversations.serving():
-        pass
-    assert ["wrong_type"] == [frame["error"]["code"] for frame in conversations.frames]
+        conversations.say("a", cancel=7)
+    errors = [(frame.get("conversation"), frame["error"]["code"]) for frame in conversations.frames]
+    assert [(None, "wrong_type"), ("a", "wrong_type")] == errors
 
 
 @pytest.mark.parametrize(("limit", "conversation"), [(2, None), (None, "a"), (None, None)])

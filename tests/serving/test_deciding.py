@@ -544,10 +544,13 @@ async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
             with pytest.raises(kind, match=words):
                 await runs.decide(run_id, call_id, decision, owner=owner)
         run = await runs.decide(waiting.id, "n0", Deny("not now"), owner="ann")
-        with pytest.raises(DecisionRefused, match="call 'n0' was denied; this decision is ignored"):
-            await runs.decide(waiting.id, "n0", True, owner="ann")
-        with pytest.raises(DecisionRefused, match="does not wait for a decision"):
-            await runs.decide(run.id, "n0", True, owner="ann")
+        for run_id in (waiting.id, run.id):
+            for decision in (True, Approve("other"), Answer(1)):
+                with pytest.raises(DecisionRefused, match="call 'n0' was denied; this decision is ignored"):
+                    await runs.decide(run_id, "n0", decision, owner="ann")
+            assert run.id == (await runs.decide(run_id, "n0", False, owner="ann")).id
+            with pytest.raises(DecisionRefused, match="does not wait for a decision"):
+                await runs.decide(run_id, "n7", True, owner="ann")
         assert "the call of tool 'pay' was denied: not now" == (await run.wait()).outcomes[0].message
     assert ([], 1) == (site.bank.paid, site.continued)
 

@@ -195,7 +195,7 @@ WRITTEN = {
     'OpenAIChat("m", timeout="soon")': "TypeError: `timeout` must be a Timeouts, a number of seconds",
     'chat("gpt-4o", [])': "TypeError: such as OpenAIChat('gpt-4o') of streamtools.conversation",
     'parse("a", dialects="hermes")': "ValueError: no dialect 'hermes'; did you mean 'hermes_json'?",
-    "read_messages(QUESTION)[0].text": "AttributeError: 'User' object has no attribute 'text'; it has content, extra",
+    "read_messages(QUESTION)[0].role": "AttributeError: 'User' object has no attribute 'role'; it has content, extra",
     'ToolStream(sources.text("a"), timeout=1)': "TypeError: 'timeout'; write runner=RunnerOptions(timeout=...)",
     "WAITING.calls[0].args": "AttributeError: 'ToolCall' object has no attribute 'args'; it has arguments, dialect,",
     'ToolStream(sources.text("a"), tools=[DEFINITION])': "TypeError: write `tool(function, name=…, parameters=SCHEMA)`",
