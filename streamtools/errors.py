@@ -152,7 +152,6 @@ class Code(StrEnum):
 RefusalCode: TypeAlias = Literal[
     "already_decided", "busy", "decision_refused", "ending", "expired", "invalid_decision", "invalid_messages",
     "not_waiting", "run_not_found", "stopped", "too_many_runs", "unreachable", "wrong_digest", "wrong_kind",
-    "wrong_result",
 ]  # fmt: skip
 """Why a request is refused: the `code` of an exception, in the body of its response or in the frame of its error."""
 
@@ -557,9 +556,10 @@ class DecisionRefused(StreamToolsError, ValueError):
     - `expired`: The question has expired.
     - `stopped`: The run was stopped.
     - `wrong_digest`: The decision was made for a call with other content.
-    - `wrong_result`: The result does not match the return type of the tool.
     - `decision_refused`: The application has raised this exception.
     """
+
+    code: RefusalCode = "decision_refused"
 
     def __init__(self, *given: object, code: RefusalCode = "decision_refused") -> None:
         super().__init__(*given)

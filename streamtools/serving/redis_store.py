@@ -623,5 +623,5 @@ class RemoteRun(Run):
             await self.load_end(await self._process.server.read_result(self._key))
             await super().decide(call_id, decision)
         elif "refused" in answer:
-            raise DecisionRefused(answer["refused"], code=answer["code"])
+            raise DecisionRefused(answer["refused"], code=answer.get("code", "decision_refused"))
         self.decisions = {**self.decisions, call_id: decision}

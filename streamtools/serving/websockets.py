@@ -483,6 +483,7 @@ async def serve_websocket(
         raise ValueError("`runs` needs `owner`, whose runs the client may use.")
     check_number("max_frame", max_frame, 1)
     check_number("max_conversations", max_conversations, 1, optional=True)
+    check_kind("conversation_key", conversation_key, str)
     check_function("handler", handler, "message", "session")
     if read is not None:
         check_function("read", read, "frame")
@@ -780,15 +781,16 @@ class _Connection:
     async def _decide_about_run(self, frame: DecisionFrame, sink: SocketSink) -> Run | None:
         """Decide about a call of a run. Returns the run of which `sink` sends the new events.
 
-        Only `done` is new if other calls of the run are undecided, or if the client has already got the continuation.
-        Returns None if the run is active, and not a new continuation.
+        Only `done` is new if other calls of the run are undecided, or if the run is not a new continuation. Returns
+        None if this connection is sending the run.
         """
         run = await self._known_runs.decide(str(frame.run_id), frame.call_id, frame.decision, owner=self.owner)
         is_new = run.id.endswith(NEXT) and run.id not in self.continued and frame.call_id not in run.decisions
         self.continued.update(chain_of(run.id)[1:])
         # `attach(after)` would not do: the log may not have the copied events yet.
         sink.known = await run._copied_until() if is_new else math.inf
-        return run if is_new or run.ended else None
+        is_sent = any(each.is_of(run.id) for answers in self.answers.values() for each in answers)
+        return None if is_sent and not (is_new or run.ended) else run
 
 
 def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:

@@ -64,10 +64,12 @@ class TypedItems:
                 log.warning("no_list_in_answer", advice="write output=list[Item], or path=[...]")
             if type(event) is not Partial or event.call_id is not None or item_type is None:
                 continue
-            if not (event.path or event.complete):  # an answer starts
+            if not (event.path or event.complete):  # an answer starts, or a run is sent again after a crash
                 list_path = None if path is None else list_path
                 if draft.value is not None and invalid == "yield":
                     yield InvalidItem([], draft.value, ["another answer replaces this one"])
+            elif draft.value is None and event.path:
+                raise ValueError("the log of the run has dropped the start of the answer: read `run.result.output`")
             draft.add(event.path, event.value, event.complete)
             if not event.complete:
                 if list_path is None and type(event.value) is list:

@@ -17,7 +17,7 @@ from streamtools.errors import Checked, RecordingError
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
-from streamtools.recording.files import DETECT, RecordedExchange, create_private_file, find_exchanges
+from streamtools.recording.files import DETECT, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
 from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport
@@ -159,21 +159,21 @@ class RecordingFixture:
         if self._file is None:
             return None
         self._file.close()
-        exchanges = find_exchanges(self._temporary_path) if self._temporary_path.stat().st_size else []
         try:
-            if problem := self._find_problem(exchanges):
+            is_empty = not self._temporary_path.stat().st_size
+            if problem := self._find_problem(is_empty):
                 return problem
-            if exchanges:
+            if not is_empty:
                 self._temporary_path.replace(self._path)
         finally:
             self._temporary_path.unlink(missing_ok=True)
         return None
 
-    def _find_problem(self, exchanges: Sequence[RecordedExchange]) -> str | None:
+    def _find_problem(self, is_empty: bool) -> str | None:
         assert isinstance(self._transport, RecordingTransport)
         if (error := self._transport.write_error) is not None:
             return f"it could not be written: {error}"
-        for exchange in exchanges:
+        for exchange in () if is_empty else find_exchanges(self._temporary_path):
             request, response = exchange.head.request, exchange.head.response
             assert request is not None
             if response is None or not exchange.has_end:

@@ -35,7 +35,7 @@ from streamtools.logs import Logger
 from streamtools.tools.cancellation import call_function, is_failure
 from streamtools.tools.context import ToolContext
 from streamtools.tools.ledger import CallLedger
-from streamtools.tools.tool import Tool, find_mismatch
+from streamtools.tools.tool import Tool
 
 if TYPE_CHECKING:
     from streamtools.tools.signature import Arguments
@@ -102,7 +102,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     If `approval` is True, the question is whether the call may run. Otherwise it asks for the result of the call.
     `digest` is the digest of the call that was shown. `expires` is the time when the question expires, or None if it
     never expires. `asked` is the time when the question was asked, or None if that time is unknown. Both times are in
-    seconds since 1970. `result_schema` is the JSON schema of the result, or None if it is unknown or not asked for.
+    seconds since 1970.
     """
 
     call: ToolCall
@@ -110,10 +110,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     approval: bool
     expires: float | None = None
     asked: float | None = None
-    result_schema: dict[str, Any] | None = None
 
     def check(self, decision: Decision) -> None:
-        """Raise `DecisionRefused` for the wrong kind of decision or result, or an approval of a different call."""
+        """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
         if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
             expected = "Approve or Deny" if self.approval else "Answer or Deny"
@@ -123,10 +122,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             advice = "show it again, and approve with the digest of its event `approval-requested`"
             reason = f"{shown} is not the call that was shown: its digest differs; {advice}"
             raise DecisionRefused(reason, code="wrong_digest")
-        match decision:
-            case Answer(result, None) if mismatch := find_mismatch(result, self.result_schema):
-                reason = f"{shown}: the result does not match the declared return type: {mismatch}"
-                raise DecisionRefused(reason, code="wrong_result")
 
     def has_expired(self, now: float) -> bool:
         """Return whether the question has expired."""
@@ -474,15 +469,13 @@ class Approvals:
             asked.decided.set()
 
     async def ask(
-        self, call: ToolCall, tool: Tool, *, approval: bool, show: Callable[[Question], Awaitable[object]]
+        self, call: ToolCall, *, approval: bool, show: Callable[[Question], Awaitable[object]]
     ) -> Decision | None:
         """Return the decision about a call, or None if it is suspended or the run ends first.
 
         With `approval=True`, the question is whether the call may run. With False, it asks for the result of the call.
         `show` sends the question to the interface.
         """
-        from streamtools.tools.signature import result_schema_of  # imported late, because it imports pydantic's models
-
         question, now, given = self.asked.get(call.id), self.clock(), self._decisions.get(call.id)
         self._unasked.pop(call.id, None)
         if question is None or (question.approval and not approval):  # approved: now ask for the result
@@ -490,7 +483,6 @@ class Approvals:
                 return given
             expires = None if self._timeout == math.inf else now + self._timeout
             question = Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=now)
-            question = question if approval else replace(question, result_schema=result_schema_of(tool._output))
         elif question.has_expired(now):
             return Deny(EXPIRED)
         elif given is not None:

@@ -309,8 +309,7 @@ class Runner:
                 text = f"tool {call.name!r} runs only for native calls, and this call was written in the text"
                 await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
                 return
-            assert execution.tool is not None  # a call of an unknown tool needs no decision
-            decision = await self.approvals.ask(call, execution.tool, approval=need == "approval", show=show)
+            decision = await self.approvals.ask(call, approval=need == "approval", show=show)
             if decision is None or self.stopped:
                 return
             if not isinstance(decision, Approve):

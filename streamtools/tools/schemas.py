@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 
 import msgspec
 from pydantic_core import from_json, to_json
-from pydantic_core.core_schema import typed_dict_field
 
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS
@@ -45,9 +44,6 @@ _Keywords: Any = TypedDict(
     total=False,
 )
 """The types of the values of keywords. Other keywords may have any value."""
-
-_SCALARS = {"integer": "int", "number": "float", "boolean": "bool", "null": "none", "string": "str"}
-_LIMITS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt"}
 
 _INLINED_LENGTH = 8 * 1024
 """The size limit of inlined definitions, in bytes. Four times the length of the schema is added to this limit."""
@@ -98,29 +94,6 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
         msgspec.convert(schema, _Keywords)
     except msgspec.ValidationError as error:
         raise ValueError(f"the JSON schema has an invalid value: {error}") from None
-
-
-def core_of(schema: Any) -> Any:
-    """Return pydantic's core schema for an inlined JSON schema. It converts values like pydantic.
-
-    It accepts any value where the JSON schema does not say which values pydantic accepts, such as for a `format`.
-    """
-    match schema:
-        case {"anyOf": [*choices]} | {"oneOf": [*choices]}:
-            return {"type": "union", "choices": [*map(core_of, choices)]}
-        case {"type": "string", "enum": [*words]}:
-            return {"type": "literal", "expected": words}
-        case {"type": "object", "properties": {**members}}:
-            needed = schema.get("required", ())
-            fields = {name: typed_dict_field(core_of(part), required=name in needed) for name, part in members.items()}
-            return {"type": "typed-dict", "fields": fields}
-        case {"type": "object"}:
-            return {"type": "dict", "values_schema": core_of(schema.get("additionalProperties"))}
-        case {"type": "array", "items": items} if "prefixItems" not in schema:
-            return {"type": "list", "items_schema": core_of(items)}
-        case {"type": str(kind)} if kind in _SCALARS and "format" not in schema:
-            return {"type": _SCALARS[kind]} | {ours: schema[name] for name, ours in _LIMITS.items() if name in schema}
-    return {"type": "any"}
 
 
 def inline(schema: JsonSchema) -> JsonSchema:

@@ -120,12 +120,12 @@ class _Schema(GenerateJsonSchema):
         """Ignore the warning. The schema then omits a default that JSON cannot express."""
 
 
-def _schema_of(adapter: TypeAdapter[Any], generator: type[GenerateJsonSchema] = _Schema) -> JsonSchema:
+def _schema_of(adapter: TypeAdapter[Any]) -> JsonSchema:
     """Return the JSON schema of a type.
 
     For a recursive type, pydantic returns only a `$ref`. It is replaced by the definition that it points to.
     """
-    schema = adapter.json_schema(schema_generator=generator)
+    schema = adapter.json_schema(schema_generator=_Schema)
     if "$ref" in schema:
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
     schema.pop("title", None)
@@ -134,27 +134,6 @@ def _schema_of(adapter: TypeAdapter[Any], generator: type[GenerateJsonSchema] = 
 
 
 # Return types.
-
-
-class _ResultSchema(_Schema):
-    """Generates schemas that accept each value that pydantic may accept. Where code decides, they accept any value."""
-
-    def function_before_schema(self, schema: Any) -> JsonSchema:
-        return {}
-
-    function_wrap_schema = function_plain_schema = function_before_schema
-
-    def field_is_required(self, field: Any, *given: Any, **named: Any) -> bool:
-        return "validation_alias" not in field and super().field_is_required(field, *given, **named)
-
-
-def result_schema_of(adapter: TypeAdapter[Any] | None) -> JsonSchema | None:
-    """Return the JSON schema of a return type; None if it has none."""
-    try:
-        return None if adapter is None else _schema_of(adapter, _ResultSchema)
-    except UNUSABLE:
-        return None
-
 
 _AWAITABLE = (abc.Awaitable, abc.Coroutine)
 _ITERABLES = (abc.AsyncGenerator, abc.AsyncIterator, abc.AsyncIterable)

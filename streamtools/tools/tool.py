@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
-from pydantic_core import SchemaValidator, ValidationError, to_json
+from pydantic_core import ValidationError, to_json
 from typing_extensions import ParamSpec, TypeVar
 
 from streamtools.errors import ToolInputError, ToolOutputError, check_function, check_names, check_number, check_word
@@ -21,7 +21,7 @@ from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger, validation_errors
 from streamtools.tools.functions import body_of, is_unbound_method, read_docstring, without_partials
 from streamtools.tools.results import Written, write
-from streamtools.tools.schemas import JsonSchema, core_of, inline, schema_of_parameters
+from streamtools.tools.schemas import schema_of_parameters
 
 if TYPE_CHECKING:
     from streamtools.tools.signature import Arguments
@@ -269,15 +269,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 def _no_function(arguments: dict[str, Any]) -> Any:
     raise RuntimeError("this tool has no function: the front end executes it")
-
-
-def find_mismatch(value: Any, schema: JsonSchema | None) -> str:
-    """Return why the result `value` does not match the JSON schema of its type. Returns "" if it may match."""
-    try:
-        SchemaValidator(core_of(inline(schema or {}))).validate_json(to_json(value))
-    except ValueError as error:
-        return _explain(error) if isinstance(error, ValidationError) else "it cannot be written as JSON"
-    return ""
 
 
 def _explain(error: ValidationError) -> str:

@@ -336,6 +336,7 @@ async def test_another_answer_after_an_invalid_one() -> None:
     async with chat(model, QUESTION, output=OutputOptions(Rows, retries=1)) as stream:
         found = [item async for item in stream.items(Row, invalid="yield")]
     assert VALUES == values(found[:4])
+    assert isinstance(found[4], InvalidItem)
     assert [] == found[4].path
     assert found[5:] == stream.result.output.rows
     told = str(model.asks[1].history[-1])

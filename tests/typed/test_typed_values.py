@@ -30,7 +30,7 @@ from streamtools.history import System, User
 from streamtools.json_values import Draft
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.value_reader import Added, ValueReader
-from streamtools.runs import Runs
+from streamtools.runs import MemoryEventLog, Runs
 from streamtools.typed import OutputType
 from tests.support.cases import together
 
@@ -179,6 +179,11 @@ async def test_items_arrive_before_the_list_is_complete() -> None:
     assert all(isinstance(item, Row) for item, _ in found)
     assert stream.result.output is None
     assert ["rows.2.n" in each.message for each in stream.result.warnings] == [True]
+    async with Runs(MemoryEventLog(max_events=9)) as runs:
+        run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
+        await run.wait()
+        with pytest.raises(ValueError, match="the log of the run has dropped the start of the answer"):
+            await anext(aiter(run.attach().items(Row)))
     async with Runs() as runs:
         run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
         for _ in range(2):

@@ -166,9 +166,9 @@ class SocketAnswer extends Answer {
     this.#out = out;
   }
 
-  /** The id of the call that this answer's message decides about, or null. */
+  /** The id of the call that this answer's message decides about. Null after the first event, and for other messages. */
   get decides(): unknown {
-    return this.#message?.decision === undefined ? null : this.#message.call_id;
+    return this.#message?.decision === undefined || this.known !== null ? null : this.#message.call_id;
   }
 
   send(): void {
