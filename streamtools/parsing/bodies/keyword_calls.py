@@ -41,7 +41,7 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
     """Return the grammar of Python calls between two tags. Without `close`, the calls are in a list without tags.
 
     With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, which requires `close`,
-    numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
+    numbers may begin with zeros, and strings may contain unescaped quotes.
     """
     loose_until = close if loose else ""
     tags = (Pattern(close), Pattern(opening))

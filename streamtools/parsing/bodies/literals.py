@@ -5,11 +5,11 @@ once, except for a short token that is cut at the end of a piece. It checks the 
 complete value is valid JSON, except for NaN and Infinity. It does not use `eval` or `ast`, because the input is the
 output of a model.
 
-The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
-quotes. An unescaped quote counts as content if no structure, such as a comma or a bracket, follows it. The beginning of
-the string is then read again. After the first unescaped quote, a quote ends the string only if all brackets in the
-string are closed. From then on, the bracket or tag that ends the call also ends the reading of the value. So the string
-cannot contain the rest of the answer.
+The syntax may be loose. Numbers may then begin with zeros, and strings may contain unescaped quotes. An unescaped quote
+counts as content if no structure, such as a comma or a bracket, follows it. The beginning of the string is then read
+again. After the first unescaped quote, a quote ends the string only if all brackets in the string are closed. From then
+on, the bracket or tag that ends the call also ends the reading of the value. So the string cannot contain the rest of
+the answer.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def quoted(text: str) -> str:
 
 # The characters of a number or a literal word.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
-_WORD_LIMIT = 1024  # a longer number is an error, and a longer first element in braces is the key of an object
+_WORD_LIMIT = 1024  # a longer number is an error
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
 # The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
@@ -198,9 +198,7 @@ class Literals:
         self._write, self._written = write, written
         self._loose_until = loose_until
         self._depth = depth
-        self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma, "{," a set
-        self._undecided = False  # the last container may be an object or a set, so its JSON is not certain
-        self._element = ""  # the JSON of the first element in that container, unless it is a string
+        self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma
         self._expect = _VALUE
         self._after_comma = ""  # a comma to write before the next element
         self._pending = ""  # the beginning of a cut token
@@ -241,7 +239,7 @@ class Literals:
                 at = self._read_token(text, at)
         self._flush()
         self.find_change, string = always, self._string
-        if string is not None and not (self._pending or self._undecided or (self._content and self._content.has_quote)):
+        if string is not None and not (self._pending or (self._content and self._content.has_quote)):
             self.find_change = string.find_end
         place = at + self._shift
         if place < begin:  # the pending text is not the mark of a string
@@ -260,14 +258,8 @@ class Literals:
         self._pending = ""
         self._flush()
 
-    @property
-    def _may_be_set(self) -> bool:
-        """Whether the last container may still be a set. This does not depend on how the text is cut."""
-        return self._undecided and sum(map(len, self._pieces)) < _WORD_LIMIT
-
     def _flush(self) -> None:
-        self._undecided = self._undecided and self._may_be_set
-        if self._pieces and not self._undecided:
+        if self._pieces:
             self._write("".join(self._pieces))
             self._pieces.clear()
 
@@ -277,11 +269,8 @@ class Literals:
             if at == len(text):
                 return at
         char = text[at]
-        expect = self._expect
-        if expect == _COLON and self._may_be_set:
-            expect = self._decide(char)
-        if expect >= _COLON:
-            if char != (":" if expect == _COLON else ","):
+        if self._expect >= _COLON:
+            if char != (":" if self._expect == _COLON else ","):
                 return self._close(char, at)
             if char == ":":
                 self._pieces.append(":")
@@ -301,10 +290,7 @@ class Literals:
             if quotes:
                 self._pending = text[at:]
                 return len(text)
-        elif char == "(" and self._may_be_set:
-            self._make_set()
-            return self._open(char, at)
-        elif expect != _KEY and char in "[{(":
+        elif self._expect != _KEY and char in "[{(":
             return self._open(char, at)
         elif char in _OPENING:
             return self._close(char, at)
@@ -318,34 +304,10 @@ class Literals:
             self.state = DEEP
             return at
         self._stack.append(bracket)
-        if bracket == "{" and self._loose_until:
-            self._flush()
-            self._undecided, self._element = True, ""
         self._pieces.append(self._after_comma + ("{" if bracket == "{" else "["))
         self._after_comma = ""
         self._expect = _KEY if bracket == "{" else _ITEM
         return at + 1
-
-    def _decide(self, char: str) -> int:
-        """Decide if the container is an object or a set, by the character after its first element.
-
-        Returns the token that is expected next.
-        """
-        if char in ",}":
-            self._make_set()
-        if not (self._undecided and self._pieces[-1]):  # the element cannot be a key
-            self._expect = _NEXT
-        else:
-            self._undecided = False
-        return self._expect
-
-    def _make_set(self) -> None:
-        """Make the last container a set."""
-        self._undecided = False
-        self._stack[-1] = "{,"
-        self._pieces[0] = self._pieces[0][:-1] + "["
-        if self._element:
-            self._pieces[-1] = self._element
 
     def _close(self, bracket: str, at: int) -> int:
         """End the innermost container. If it cannot end here, or if the bracket is wrong, the state becomes BROKEN."""
@@ -355,7 +317,6 @@ class Literals:
             self.state = BROKEN
             return at
         self._stack.pop()
-        self._undecided = False
         self._pieces.append("}" if opened == "{" else "]")
         self._after_comma = ""
         self._end_value()
@@ -423,7 +384,7 @@ class Literals:
 
     def _ends(self, content: _LooseContent, following: str) -> bool:
         """Return True if a quote before the character `following` ends the string."""
-        structure = ",)]}" if self._expect != _KEY else ":,}" if self._may_be_set else ":"
+        structure = ",)]}" if self._expect != _KEY else ":"
         return following in structure + " \t\r\n" and not (content.has_quote and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
@@ -457,12 +418,6 @@ class Literals:
             self.fault = Code.NUMBER_TOO_LONG, f"a number has more than {_WORD_LIMIT - 1} characters"
         if self._expect == _KEY:
             key = number(word) if value is not None else None
-            if self._may_be_set:
-                self._element = value or ""
-            if key is None and self._element:
-                self._pieces.append("")
-                self._expect = _COLON
-                return
             if key is None:
                 self.state = BROKEN
                 return

@@ -71,7 +71,7 @@ def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, as its chat template defines it.
 
     The model also writes JSON between the tags. Its Python is not always valid: numbers may begin with a zero, and
-    strings may contain unescaped quotes. The model also writes sets.
+    strings may contain unescaped quotes.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
