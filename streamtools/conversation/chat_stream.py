@@ -66,7 +66,7 @@ _OTHER_NAMES = {
     "chat(Fallback(first, second), ...)": "fallback models",
     "chat(model, messages)": "input prompt user_prompt message_history stream streaming",
     "follow_up=...": "tool_use_behavior prepareStep",
-    "guards=Guards(...)": "usage_limits max_tool_calls",
+    "guards=Guards(...)": "usage_limits max_tool_calls max_calls",
     "max_steps=...": "max_rounds max_turns max_iterations recursion_limit stop_when stopWhen",
     "output=...": "response_format output_type result_type",
     "runner=RunnerOptions(state=...)": "context deps",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from streamtools.errors import check_kind
 from streamtools.rules.automaton import Automaton, AutomatonState, Check, Transition
 from streamtools.rules.rule import Rule, Searched
 
@@ -247,6 +248,7 @@ def _automaton_of(rules: Sequence[Rule]) -> Automaton:
 
 def shown(rules: Sequence[Rule], text: str) -> str:
     """Apply rules to a complete text. Returns the text that a user would see."""
+    check_kind("text", text, str)
     matcher = Matcher(rules)
     return replace_matches(matcher.feed(text)) + replace_matches(matcher.close())
 

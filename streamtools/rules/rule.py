@@ -334,7 +334,10 @@ def _rule(name: str | None, default_name: str, what: What, action: Action, **mor
 
 
 def kind(name: str, what: What) -> Rule:
-    """Return a rule for a `Vault`: placeholders of the kind `name` replace each match. Elsewhere, `[name]` does."""
+    """Return a rule for a `Vault`: placeholders of the kind `name` replace each match. Elsewhere, `[name]` does.
+
+    The name consists of letters and `_`.
+    """
     return _rule(name, name, what, "replace", by=f"[{name}]")
 
 
