@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.lowlevel
 from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -147,7 +148,8 @@ class EventStreamResponse(Checked, Response):
         )
         if error is not None:
             explain_attribute(error)
-            _log.error("response_failed", error)
+            if body.begun or not isinstance(error, HTTPException):  # which the application answers
+                _log.error("response_failed", error)
             raise error
         if self.background is not None:
             await self.background()

@@ -16,6 +16,7 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from streamtools import ToolStream, outputs, sources
@@ -404,19 +405,21 @@ async def test_a_server_that_fails_during_a_message() -> None:
     assert (["the server is broken"], 1) == ([str(each) for each in raised], source.closed)
 
 
-async def test_a_stream_that_raises_before_the_first_byte() -> None:
-    """The server can answer with an error, because nothing was sent."""
+@pytest.mark.parametrize("error", [LookupError("no such chat"), HTTPException(404)])
+async def test_a_stream_that_raises_before_the_first_byte(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """The server can answer with an error, because nothing was sent. The log omits an answer of the application."""
 
     @asynccontextmanager
     async def broken() -> AsyncIterator[AsyncIterator[UIEvent]]:
         if not exchange.sent:
-            raise LookupError("no such chat")
+            raise error
         yield listed(HELLO)
 
     exchange, raised = Exchange(), list[Exception]()
     async with answering(event_stream_response(broken()), exchange, raised):
         pass
-    assert ([], ["no such chat"]) == (exchange.sent, [str(error) for error in raised])
+    assert ([], [error]) == (exchange.sent, raised)
+    assert isinstance(error, LookupError) == ("response_failed" in caplog.text)
 
 
 async def test_background_tasks() -> None:

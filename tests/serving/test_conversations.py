@@ -285,11 +285,13 @@ async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_key_that_other_frames_have() -> None:
-    for key in ("run_id", "text"):
-        with pytest.raises(ValueError, match=f"a field that no other frame has, got '{key}'"):
-            await serve_websocket(Socket(), lambda *_: None, max_conversations=2, conversation_key=key)
-    with pytest.raises(ValueError, match="`conversation_key` needs `max_conversations`"):
-        await serve_websocket(Socket(), lambda *_: None, conversation_key="room")
+    for key, most, told in (
+        ("run_id", 2, "got 'run_id'"),
+        ("text", 2, "got 'text'"),
+        ("room", None, "needs `max_conv"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            await serve_websocket(Socket(), lambda *_: None, max_conversations=most, conversation_key=key)
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])

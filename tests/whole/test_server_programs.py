@@ -558,7 +558,7 @@ async def test_the_complete_program_pays_once_and_keeps_its_conversations(
         return response
 
     async def run_slowly(*given: Any, run: Any = anyio.to_thread.run_sync, **options: Any) -> Any:
-        for _ in range(500 * ("REPLACE" in str(given[1:2]))):  # the database writes slowly
+        for _ in range(500 * ("INSERT" in str(given[1:2]))):  # the database writes slowly
             await anyio.lowlevel.checkpoint()
         return await run(*given, **options)
 
