@@ -284,14 +284,10 @@ async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> N
     assert ["not_a_run"] * 2 == [record.getMessage().split()[0] for record in caplog.records]
 
 
-async def test_a_key_that_other_frames_have() -> None:
-    for key, most, told in (
-        ("run_id", 2, "got 'run_id'"),
-        ("text", 2, "got 'text'"),
-        ("room", None, "needs `max_conv"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            await serve_websocket(Socket(), lambda *_: None, max_conversations=most, conversation_key=key)
+@pytest.mark.parametrize(("key", "most", "told"), [("text", 2, "got 'text'"), ("room", None, "needs `max_conv")])
+async def test_a_key_that_other_frames_have(key: str, most: int | None, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        await serve_websocket(Socket(), lambda *_: None, max_conversations=most, conversation_key=key)
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])
