@@ -781,16 +781,15 @@ class _Connection:
     async def _decide_about_run(self, frame: DecisionFrame, sink: SocketSink) -> Run | None:
         """Decide about a call of a run. Returns the run of which `sink` sends the new events.
 
-        Only `done` is new if other calls of the run are undecided, or if the run is not a new continuation. Returns
-        None if this connection is sending the run.
+        Only `done` is new if other calls of the run are undecided, or if the client has already got the continuation.
+        Returns None if the run is active, and not a new continuation.
         """
         run = await self._known_runs.decide(str(frame.run_id), frame.call_id, frame.decision, owner=self.owner)
         is_new = run.id.endswith(NEXT) and run.id not in self.continued and frame.call_id not in run.decisions
         self.continued.update(chain_of(run.id)[1:])
         # `attach(after)` would not do: the log may not have the copied events yet.
         sink.known = await run._copied_until() if is_new else math.inf
-        is_sent = any(each.is_of(run.id) for answers in self.answers.values() for each in answers)
-        return None if is_sent and not (is_new or run.ended) else run
+        return run if is_new or run.ended else None
 
 
 def _refused(error: Exception, function: Callable[..., Any]) -> FrameError:

@@ -140,7 +140,6 @@ async def test_an_approved_call_asks_for_its_result_in_the_same_run() -> None:
     suspension = allowed.chat.suspension
     assert suspension is not None
     assert [False] == [question.approval for question in suspension.questions]
-    dones = [event for run in (held, allowed) for event in run.events if isinstance(event, Done)]
-    assert [[], ["n0"]] == [done.client for done in dones]
+    assert [[], ["n0"]] == [each.client for run in (held, allowed) for each in run.events if isinstance(each, Done)]
     on = await resume(allowed, "Done.", tools=[declared], decisions={"n0": Answer("red")}, ledger=ledger)
     assert ["red"] == told(on)
