@@ -30,10 +30,10 @@ class Guards(Checked):
 
     Raises ValueError for a limit that is not a positive number, and for `repeated_calls=1`.
 
-    - `repeated_calls`: after this number of consecutive calls with the same name and arguments, the run stops. The last
-      of them does not run (`repeated_call`).
+    - `repeated_calls`: of this number of consecutive calls with the same name and arguments, the last one does not run,
+      and the run stops (`repeated_call`).
     - `calls_per_turn`: the maximum number of calls that run in one turn. Further calls do not run (`call_limit`).
-    - `calls`: the maximum number of calls that run in the whole run. Further calls do not run (`call_limit`).
+    - `calls`: the maximum number of calls in the whole run, also invalid ones. Further calls do not run (`call_limit`).
     - `failed_turns`: the number of consecutive turns in which every call failed or was malformed, after which the run
       stops (`failed_turns`). Turns without calls, and turns in which all calls were denied or cancelled, are ignored.
     - `tokens`: the maximum number of tokens of all turns, as reported by the provider. After that, no call runs

@@ -21,7 +21,7 @@ from tests.support.readme import ROOT
 
 DOCS = ROOT / "docs"
 LIST = DOCS / "llms.txt"
-WITH_PARAMETERS = ("HTTPModel", "LostRun")
+WITH_PARAMETERS = ("Fallback", "HTTPModel", "LostRun", "MemoryEventLog", "ScriptedModel")
 WITH_MEMBERS = ("Question", "RecordingFixture", "Run", "Runs", "Suspension", "Tool", "ToolContext", "ToolRegistry")
 EXPLAINED = {
     **dict.fromkeys(("streamtools", "streamtools.conversation", "streamtools.outputs.asgi"), "reference"),
@@ -92,13 +92,13 @@ def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
 
 
 def _parameters(value: Any) -> str:
-    """Return the names of the parameters of a function, and nothing for a class."""
-    if isinstance(value, type):
+    """Return the names of the parameters of a function, and nothing for other values."""
+    if not inspect.isroutine(value):
         return ""
     empty = inspect.Parameter.empty
     signature = inspect.signature(value)
     names = [each.replace(annotation=empty, default=empty) for each in signature.parameters.values()]
-    return re.sub(r"=?None", "", str(signature.replace(parameters=names, return_annotation=empty)))
+    return re.sub(r"=?None|self(, )?", "", str(signature.replace(parameters=names, return_annotation=empty)))
 
 
 def _details(value: Any) -> str:
@@ -106,7 +106,8 @@ def _details(value: Any) -> str:
     if value.__name__ in WITH_PARAMETERS:
         return f" Parameters: {', '.join(f'`{each}`' for each in inspect.signature(value).parameters)}."
     if value.__name__ in WITH_MEMBERS:
-        return f" Members: {', '.join(f'`{each}`' for each in dir(value) if not each.startswith('_'))}."
+        members = [each for each in dir(value) if not each.startswith("_")]
+        return f" Members: {', '.join(f'`{each}{_parameters(getattr(value, each, None))}`' for each in members)}."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of special tokens in `docs/troubleshooting.md`: `python -m tests.whole.stripped_tokens`."""
+"""Writes the list of special tokens in `docs/troubleshooting.md`: `python -m tests.whole.stripped_tokens`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from streamtools import coalesce, parse
 from streamtools.parsing import DIALECTS, ParseResult
 from streamtools.testing.laws import cut, feed
-from tests.support.readme import ROOT, write_table
+from tests.support.readme import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 NAME, ARGUMENTS = "get_weather", {"city": "Paris"}
@@ -56,26 +56,25 @@ def is_read(result: ParseResult) -> bool:
 
 
 def _reader(dialect: str) -> str:
-    """Return how the remainder is read: "yes", "with" another dialect, or "no"."""
+    """Return how the remainder is read: alone, with another dialect, or not at all."""
     if is_read(read_remainder(dialect)):
-        return "yes"
+        return "read"
     for other in WITH:
         if is_read(result := read_remainder(dialect, other)):
-            return f"with `{other}`" + (", and a tag is shown" if result.content.strip() else "")
-    return "no"
+            return f"read with `{other}`" + (", and a tag is shown" if result.content.strip() else "")
+    return "not read"
 
 
 def table() -> str:
-    """Return the table of the dialects, by the way in which they are read."""
+    """Return the list of the dialects, by the way in which they are read."""
     dialects: dict[str, list[str]] = {}
     for dialect in with_tokens():
         dialects.setdefault(_reader(dialect), []).append(f"`{dialect}`")
-    rows = [[", ".join(dialects[each]), each] for each in sorted(dialects, reverse=True)]
-    return write_table(["dialect", "is read"], rows)
+    return "".join(f"- {how}: {', '.join(dialects[how])}\n" for how in sorted(dialects))
 
 
 def replace_table(page: str) -> str:
-    """Return the page with the table between its comments."""
+    """Return the page with the list between its comments."""
     begin, end = "<!-- table: special tokens -->", "<!-- end of table -->"
     before, _, rest = page.partition(begin)
     return f"{before}{begin}\n{table()}{end}{rest.partition(end)[2]}"
