@@ -20,9 +20,9 @@ import msgspec
 
 __all__ = [
     "CallRefused", "ClosedError", "Code", "ConversationBusy", "DecisionRefused", "Draining", "EventOrderError",
-    "InvalidDecision", "InvalidMessages", "OwnerUnreachable", "RecordingError", "RunNotFound", "StreamToolsError",
-    "TooManyRuns", "ToolCallFailed", "ToolFailed", "ToolInputError", "ToolOutputError", "ToolTimeout", "UnknownTool",
-    "UnreadableSource", "UnrecordedRequest",
+    "InvalidDecision", "InvalidMessages", "OwnerUnreachable", "RecordingError", "RefusalCode", "RunNotFound",
+    "StreamToolsError", "TooManyRuns", "ToolCallFailed", "ToolFailed", "ToolInputError", "ToolOutputError",
+    "ToolTimeout", "UnknownTool", "UnreadableSource", "UnrecordedRequest",
 ]  # fmt: skip
 
 

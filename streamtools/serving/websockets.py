@@ -355,7 +355,8 @@ def read_frame(
     try:
         return _read_object(value, conversation_key, read)
     except FrameError as error:
-        error.conversation = given if isinstance(given, str) and 0 < len(given) <= 1024 else None
+        with suppress(msgspec.ValidationError):
+            error.conversation = msgspec.convert(given, Id | None)
         raise
 
 

@@ -47,7 +47,7 @@ class TypedItems:
         Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
         items after an invalid item are also yielded. If another answer replaces the first one, an `InvalidItem` with
         the path `[]` follows, and then the items of the new answer. Raises ValueError if the stream has no `output`, or
-        if events of the run were already read.
+        if the start of the answer was already read, or is no longer in the log of the run.
         """
         check_word("invalid", invalid, ("skip", "yield"))
         if not self._is_typed:
@@ -69,7 +69,7 @@ class TypedItems:
                 if draft.value is not None and invalid == "yield":
                     yield InvalidItem([], draft.value, ["another answer replaces this one"])
             elif draft.value is None and event.path:
-                raise ValueError("the log of the run has dropped the start of the answer: read `run.result.output`")
+                raise ValueError("the start of the answer is missing (read before, or dropped): read `result.output`")
             draft.add(event.path, event.value, event.complete)
             if not event.complete:
                 if list_path is None and type(event.value) is list:

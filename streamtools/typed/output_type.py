@@ -33,7 +33,7 @@ class InvalidItem:
     """An item of a typed answer that is not valid. `ToolStream.items` yields it with `invalid="yield"`."""
 
     path: list[str | int]
-    """The path of the item in the answer, such as `["rows", 2]`."""
+    """The path of the item in the answer, such as `["rows", 2]`. It is `[]` for an answer that another one replaces."""
     value: Any
     """The item as plain data."""
     errors: list[str]

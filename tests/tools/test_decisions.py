@@ -64,9 +64,7 @@ async def test_a_late_decision_is_a_denial(decision: Decision, decided: bool, no
         (replace(asked(), call=changed(sum=500)), Approve(), "wrong_digest", "its digest differs"),
     ],
 )
-def test_a_decision_of_the_wrong_kind_is_refused(
-    question: Question, decision: Decision, code: str, message: str
-) -> None:
+def test_a_wrong_decision_is_refused(question: Question, decision: Decision, code: str, message: str) -> None:
     """The question stays open."""
     with pytest.raises(DecisionRefused, match=message) as caught:
         question.check(decision)

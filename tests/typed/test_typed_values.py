@@ -182,7 +182,7 @@ async def test_items_arrive_before_the_list_is_complete() -> None:
     async with Runs(MemoryEventLog(max_events=9)) as runs:
         run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
         await run.wait()
-        with pytest.raises(ValueError, match="the log of the run has dropped the start of the answer"):
+        with pytest.raises(ValueError, match="the start of the answer is missing"):
             await anext(aiter(run.attach().items(Row)))
     async with Runs() as runs:
         run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")

@@ -79,8 +79,8 @@ def describe(event: events.UIEvent) -> object:
         case events.Matched(rule, action, position, length):
             assert_type(rule, str), assert_type(event.match, str | None)
             return action, assert_type(position, int), assert_type(length, int)
-        case events.Done(reason, finish_reason, _, pending):
-            assert_type(reason, events.DoneReason)
+        case events.Done(reason, finish_reason, _, pending, client=client):
+            assert_type(reason, events.DoneReason), assert_type(client, list[str])
             return assert_type(finish_reason, str | None), assert_type(pending, list[ToolCall])
         case _:
             assert_never(event)
@@ -198,10 +198,11 @@ def refused_by_the_checker(model: conversation.Model) -> None:
 
 async def show_items(model: conversation.Model) -> None:
     """Read valid and invalid items. The class is the type of the items; for other types, it is not known."""
-    answer = chat(model, [])
+    answer = chat(model, [], system="Be brief.")
     assert_type(answer.items(int, path=["rows"]), AsyncIterator[int])
     assert_type(answer.items(list[int] | None), AsyncIterator[Any])
     assert_type(await chat(model, []), streamtools.TurnResult)
+    assert_type(streamtools.errors.DecisionRefused("no").code, streamtools.errors.RefusalCode)
     async for trip in answer.items(Trip, invalid="yield"):
         match trip:
             case InvalidItem(path, _, errors):
@@ -221,7 +222,7 @@ def continue_run(model: conversation.Model, run: Run) -> RedisStore:
         async with chat(model, [], resume=run) as events:
             yield events
 
-    Runs(resume=resume)
+    Runs(resume=resume), assert_type(run.attach().items(int), AsyncIterator[int])
     return RedisStore(["redis://a", "redis://b"], recover=recover, max_recoveries=1)
 
 
