@@ -101,14 +101,13 @@ async def test_programs_show_calls_in_text(which: tuple[str, str], monkeypatch: 
     assert (True, 1) == (IN_TEXT in text, len(model.bodies))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_websocket_answers_two_questions(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_websocket_answers_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends the same JSON, and its model reads the first answer."""
     from starlette.testclient import TestClient
 
     with serving(says("It is ", "warm."), says("Yes.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
-        code = CODE[when, "openai"] + CODE[when, "websocket"]
+        code = CODE["after", "openai"] + CODE["after", "websocket"]
         with running(code) as names, TestClient(names["app"]).websocket_connect("/chat") as socket:
             for question, *told in ("Warm?", "It is ", "warm."), ("Sure?", "Yes."):
                 socket.send_json({"text": question})
@@ -146,5 +145,5 @@ def test_histories_can_be_migrated() -> None:
 
 def test_each_block_is_run() -> None:
     """The others are commands and their output."""
-    assert {*ALL[:2], ("before", "websocket"), ("after", "websocket"), ("after", "rows")} == CODE.keys()
+    assert {*ALL[:2], ("after", "websocket"), ("after", "rows")} == CODE.keys()
     assert len(CODE) == len([each for each in BLOCKS if each.language == "python"])

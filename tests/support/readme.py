@@ -1,9 +1,9 @@
 """Parses the README and the pages of docs: their code, the output that they state, and their tables.
 
-HTML comments directly above a block state its needs. `<!-- server: NAME -->` is the stream of its provider,
-`<!-- sdk: NAME -->` a package (`tests/sdks` runs it), `<!-- app: NAME -->` a program that a server runs,
-`<!-- shows: NAME -->` the output of a client of this program, `<!-- text: NAME -->` the recording that it quotes, and
-`<!-- table: NAME -->` a generated table or list. The functions below make them from docstrings.
+HTML comments directly above a block state its needs. `<!-- sdk: NAME -->` is a package (`tests/sdks` runs it),
+`<!-- app: NAME -->` a program that a server runs, `<!-- shows: NAME -->` the output of a client of this program,
+`<!-- text: NAME -->` the recording that it quotes, and `<!-- table: NAME -->` a generated table or list. The functions
+below make them from docstrings.
 """
 
 from __future__ import annotations

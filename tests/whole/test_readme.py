@@ -1,8 +1,8 @@
 """The README and the guides in docs: their code runs and prints the output that they show.
 
 The code of one section runs in one namespace, on both event loops. The names that the pages use exist: a `client`,
-`url` (a local server that responds with a recording, or with the stream that a note names), `body`, `tools`, a
-`websocket`, and the file `weather.jsonl`. Ids, times and durations are treated as equal.
+`url` (a local server that responds with a recording), `body`, `tools`, a `websocket`, and the file `weather.jsonl`.
+Ids, times and durations are treated as equal.
 """
 
 from __future__ import annotations
@@ -47,45 +47,7 @@ SECTIONS = {
 }
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
-
-LATITUDE = [
-    ("latitude-event", {"type": "chain-started", "uuid": "6f1c7a52"}),
-    ("latitude-event", {"type": "provider-started"}),
-    ("provider-event", {"type": "text-delta", "textDelta": "Let me look.\n~~~tool_call\n"}),
-    ("provider-event", {"type": "text-delta", "textDelta": '{"name": "get_weather", "arguments": {"city": "Paris"}}'}),
-    ("provider-event", {"type": "text-delta", "textDelta": "\n~~~"}),
-    ("provider-event", {"type": "finish", "finishReason": "stop"}),
-    ("latitude-event", {"type": "provider-completed", "tokenUsage": {"promptTokens": 30, "completionTokens": 20}}),
-    ("latitude-event", {"type": "chain-completed", "uuid": "6f1c7a52"}),
-]
-"""A run of Latitude with one turn."""
-
-ANTHROPIC: list[dict[str, Any]] = [
-    {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 30, "output_tokens": 1}}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I will look."}},
-    {"type": "content_block_stop", "index": 0},
-    {
-        "type": "content_block_start",
-        "index": 1,
-        "content_block": {"type": "tool_use", "id": "toolu_01", "name": "get_weather", "input": {}},
-    },
-    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"city":'}},
-    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '"Paris"}'}},
-    {"type": "content_block_stop", "index": 1},
-    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}},
-    {"type": "message_stop"},
-]
-"""An answer of Anthropic's with a native call."""
-
-
-def stream(name: str) -> list[bytes]:
-    """Return the chunks of a provider's stream."""
-    if name == "latitude":
-        return [f"event: {event}\ndata: {json.dumps(data)}\n\n".encode() for event, data in LATITUDE]
-    if name == "anthropic":
-        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in ANTHROPIC]
-    return [chunk.data for chunk in read_recording(shipped()[name]).chunks]
+ANSWER = [chunk.data for chunk in read_recording(shipped()["tilde-call"]).chunks]
 
 
 class WebSocket:
@@ -127,8 +89,7 @@ async def test_code_prints_the_output_of_the_pages(
 ) -> None:
     """Each block runs, over HTTP if it calls a provider, and prints the text block after it."""
     for block in SECTIONS[section]:
-        name = block.notes.get("server", "tilde-call")
-        async with Loopback(stream(name)) as server, httpx.AsyncClient(trust_env=False) as names["client"]:
+        async with Loopback(ANSWER) as server, httpx.AsyncClient(trust_env=False) as names["client"]:
             names["url"] = server.url
             if re.search(r"^(anyio|asyncio)\.run\(", block.text, re.MULTILINE):
                 printed = await run_program(block.text.replace(ADDRESS, server.url))

@@ -66,8 +66,10 @@ def test_programs_for_hosted_models_say_that_their_calls_are_native() -> None:
     hosted = re.compile(r"sources\.(?:anthropic|gemini|responses)\(|(?:AnthropicMessages|GeminiChat|OpenAIResponses)\(")
     found = 0
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for block in read_blocks(page.read_text()):
-            if block.language == "python" and hosted.search(block.text):
+        text = page.read_text()
+        programs = [block.text for block in read_blocks(text) if block.language == "python"]
+        for code in (*programs, *re.findall(r"`(ToolStream\([^`]+)", text)):
+            if hosted.search(code):
                 found += 1
-                assert "native_tool_calls=True" in block.text, f"{page.name}:{block.line}"
+                assert "native_tool_calls=True" in code, f"{page.name}: {code}"
     assert found
