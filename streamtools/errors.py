@@ -52,9 +52,9 @@ class Code(StrEnum):
     TOO_MANY_CALLS = "too_many_calls"
     """The turn holds more calls than `Limits.calls`."""
     DUPLICATE_KEY = "duplicate_key"
-    """An object has the same key twice. Parsers disagree about the value of this key."""
+    """An object has the same key twice."""
     NOT_A_NUMBER = "not_a_number"
-    """`NaN`, `Infinity`, or a number that overflows to infinity. None of them can be written as JSON."""
+    """`NaN`, `Infinity`, or a number that overflows to infinity."""
     NUMBER_TOO_LONG = "number_too_long"
     """A number has more digits than `Limits.digits`."""
     LONE_SURROGATE = "lone_surrogate"
@@ -66,7 +66,7 @@ class Code(StrEnum):
     TOOL_CHOICE_VIOLATION = "tool_choice_violation"
     """The calls violate the `tool_choice` of the request."""
     SUPERSEDED = "superseded"
-    """Another call replaces this one: of the next model of a `Fallback`, or of the other kind (native or in text)."""
+    """The next model of a `Fallback` writes the call again, or calls of the other kind (native or in text) count."""
     TOOL_INPUT = "tool_input"
     """The arguments do not match the schema of the tool."""
     TOOL_FAILED = "tool_failed"
@@ -76,8 +76,7 @@ class Code(StrEnum):
     TOOL_DENIED = "tool_denied"
     """The call needed approval and was denied."""
     OUTCOME_UNKNOWN = "outcome_unknown"
-    """The tool may have started earlier, and its outcome is unknown, for example because its process ended. The call is
-    not run again."""
+    """The tool may have started, and its outcome is unknown, for example after a crash. The call does not run again."""
     TOOL_CANCELLED = "tool_cancelled"
     """The run was cancelled while the tool was running, or the process of the run ended before the tool started."""
     TOOL_OUTPUT = "tool_output"
@@ -122,8 +121,8 @@ class Code(StrEnum):
     OWNER_LOST = "owner_lost"
     """The process of the run has crashed or closed. Another process continues the run."""
     SALVAGED = "salvaged"
-    """The provider could not parse a call, but its error contains the model's text, and the call was found there. The
-    call runs if its dialect is enabled. Otherwise, the model is requested to send the call again."""
+    """The provider could not parse a call, but the call was found in the provider's error. It runs if its dialect is
+    enabled. Otherwise, the model has to send it again."""
     EMULATED = "emulated"
     """A separate request let the model decide which tools are needed, because `emulation` is on."""
     UNKNOWN_DROPPED = "unknown_dropped"
@@ -140,11 +139,10 @@ class Code(StrEnum):
     ABANDONED = "abandoned"
     """The thread of a tool cannot be stopped after a timeout or a cancellation. Its late result is dropped."""
     RESULT_TOO_LONG = "result_too_long"
-    """A result exceeds `result_limit`. The model receives an excerpt and a note. The interface receives the whole
-    result."""
+    """A result exceeds `result_limit`, so the model receives an excerpt."""
     RESYNC = "resync"
-    """Some events after this reader's position are no longer stored, and the reader does not receive them. Or the
-    position is after the last event of the run, and all its events follow."""
+    """Some events after the reader's position are no longer stored. Or the position is after the last event of the run,
+    and all events follow."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool with this name was already registered. This code appears only in the log."""
 

@@ -30,8 +30,8 @@ class Guards(Checked):
 
     Raises ValueError for a limit that is not a positive number, and for `repeated_calls=1`.
 
-    - `repeated_calls`: of this number of consecutive calls with the same name and arguments, the last one does not run,
-      and the run stops (`repeated_call`).
+    - `repeated_calls`: the number of consecutive calls with the same name and arguments at which the run stops. The
+      last of these calls does not run (`repeated_call`).
     - `calls_per_turn`: the maximum number of calls that run in one turn. Further calls do not run (`call_limit`).
     - `calls`: the maximum number of calls in the whole run, also invalid ones. Further calls do not run (`call_limit`).
     - `failed_turns`: the number of consecutive turns in which every call failed or was malformed, after which the run
