@@ -251,10 +251,11 @@ async def test_a_complete_page_over_a_websocket(chromium: Any) -> None:
     [
         ("typed", "Cities Send Oslo: 717710Bergen: 291940 finished"),
         ("client-tool", "Chat Send get_time_zone: Europe/Oslo. It is late there."),
+        ("serve", 'Chat Is it warm in Paris?get_weather {"city":"Paris"}18 °C in ParisIt is warm. Send Stop'),
     ],
 )
 async def test_a_page_of_items_and_one_with_a_tool(chromium: Any, name: str, shown: str) -> None:
-    """They replace the items of an invalid answer, also after a reload, and run a tool that the model calls."""
+    """They replace the items of an invalid answer, also after a reload, and run or show a tool that the model calls."""
     context = await chromium.new_context(timezone_id="Europe/Oslo")
     async with serving(name, page=ICON + PAGES[name]) as (server, _):
         page = await context.new_page()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -17,16 +17,21 @@ from anyio import to_thread
 from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NoOpTracer
 
-from streamtools import parse, rules
+from streamtools import ApprovalOptions, RunnerOptions, TextOptions, chat, parse, rules, tool
+from streamtools.conversation import OpenAIChat
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill_fields import PREFILLS
+from streamtools.events import UIEvent
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
+from streamtools.recording import RecordingTransport
 from streamtools.telemetry.spans_and_metrics import Instrumentation
+from streamtools.tools import MemoryLedger
 from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.provider import Provider
 from tests.support.readme import ROOT, Block, read_blocks
-from tests.support.serving import read_frames
+from tests.support.talks import calls, says
 from tests.whole import dialects_page
 from tests.whole.test_readme import names, normal, run_code, run_program
 
@@ -79,6 +84,57 @@ def test_programs_print_the_output_of_the_page(
         assert block.output == "".join(line for line in lines if not line.startswith("20"))  # without log lines
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("column", range(3))
+async def test_the_vault_page_says_who_sees_what(column: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Judges, waiting runs and spans have tests of their own."""
+    value, found, file = "ann@example.org", [rules.email()], tmp_path / "r.jsonl"
+    page, sent = list[UIEvent](), list[str]()
+    more: Any = {"rules_in_reasoning": True, "rules_in_arguments": True, "history": "as_shown"}
+    text = TextOptions(**[{"rules": found}, {"rules": found} | more, {"vault": rules.Vault(found)}][column])
+
+    @tool(requires_approval=True)
+    async def send(to: str) -> str:
+        sent.append(to)
+        return f"sent to {to}"
+
+    async def fail() -> str:
+        raise ValueError(value)
+
+    word = "<EMAIL_1>" if column == 2 else value
+    answers = calls(("send", {"to": word}), ("fail", {}), text=f"<think>Ask {word}.</think>I ask {word}."), says(word)
+    transport = RecordingTransport(httpx.AsyncHTTPTransport(), file, source="openai", record_body=True)
+    async with Provider(*answers) as server, httpx.AsyncClient(transport=transport) as client, MemoryLedger() as ledger:
+        model = OpenAIChat("m", base_url=server.url, client=client, native_tool_calls=True)
+        asked = [{"role": "user", "content": f"Write to {value}."}]
+        more = {"runner": RunnerOptions(ledger=ledger), "approvals": ApprovalOptions(ask="now")}
+        async with chat(model, asked, tools=[send, fail], text=text, **more) as events:
+            async for event in events:
+                page.append(event)
+                if event.type == "approval-requested":
+                    events.approve(event.call.id)
+        kept = await ledger.entries()
+    asked, stored = server.bodies[1]["messages"], events.messages("openai")
+    answer = [{key: each[key] for key in ("content", "tool_calls")} for each in (asked[1], stored[1])]
+    seen: list[list[object]] = [
+        [[each for each in page if each.type == "text"], events.result.text],
+        [[each for each in page if each.type == kind] for kind in ("call", "reasoning", "approval-requested")],
+        [each.result for each in page if each.type == "executed"],
+        [kept, sent],
+        [asked[0], asked[2]],
+        [answer[0]],
+        [stored[0], stored[2]],
+        [answer[1]],
+        [caplog.text, file.read_text("utf-8")],
+        [],
+    ]
+    rows = [row.split(" | ") for row in read("vault").partition("| --- |\n")[2].partition("\n\n")[0].splitlines()]
+    words = {value: "value", "[email]": "`[email]`", "<EMAIL_1>": "`<EMAIL_1>`"}
+    for row, things in zip(rows, seen, strict=True):
+        for thing in things:
+            assert row[column + 1].strip(" |") == next(words[word] for word in words if word in str(thing)), row
+
+
 def test_the_rules_page_lists_each_rule() -> None:
     hidden = ("Action", "Finder", "Vault", "shown")
     assert [] == [name for name in rules.__all__ if name not in hidden and f"rules.{name}(" not in read("rules")]
@@ -106,20 +162,19 @@ async def test_the_recipes_print_the_output_of_the_page(
     names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each recipe links to pages with more. It is a program, or the part of one, after the first lines of the page."""
-    for block in programs("recipes"):
+    for block in read_blocks(read("recipes")):
+        if block.language != "python" or "file" in block.notes:  # tests.whole.test_server_programs runs the test
+            continue
         if "asyncio.run(" in block.text:
             await to_thread.run_sync(exec, block.text, {**names})
         else:
             await run_code(block, names)
         assert normal(block.output or "") == normal(capsys.readouterr().out), f"recipes.md:{block.line}"
-    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
-        frames = read_frames((await client.post("/chat", content=body)).content)
         for _ in range(2):
             await client.post("/conversations/c1", json={"text": "Hi"})
     assert ["user", "assistant"] * 2 == [each["role"] for each in names["database"]["c1"]]
-    assert ["18 °C in Paris"] == [each["result"] for each in frames if each["type"] == "executed"]
-    assert 10 == read("recipes").count("\n## ") - 1 == len(re.findall(r"(?:\n| )More:\s\[", read("recipes")))
+    assert 10 == read("recipes").count("\n## ") - 1 == len(re.findall(r"(?:\n| )More:\s", read("recipes")))
 
 
 def test_the_messages_of_the_troubleshooting_page_exist() -> None:

@@ -32,11 +32,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
     *("complete", "complete-websocket", "typescript-client", "ai-sdk", "ag-ui", "security", "typed-values"),
-    *("permissions", "models"),
+    *("permissions", "models", "recipes"),
 )
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
-PROGRAMS = {each.notes["app"]: each.text.replace("delay=0.3", "delay=0") for each in BLOCKS if "app" in each.notes}
+PROGRAMS = {
+    each.notes["app"]: re.sub("(delay=|sleep.)0.", r"\g<1>0 * ", each.text) for each in BLOCKS if "app" in each.notes
+}
 for NAME in ("complete-websocket", "rooms"):
     PROGRAMS[NAME] = re.sub("from app .+\n", lambda found: PROGRAMS["complete"], PROGRAMS[NAME])
 ADDRESS = "http://127.0.0.1:8080/"
@@ -102,6 +104,14 @@ async def test_a_page_gets_each_item_and_the_answer_of_a_retry() -> None:
         begun = (await client.post("/cities", json={"question": "Two cities of Norway?"})).json()
         response = await client.get(f"/cities/{begun['run']}")
     assert ("application/x-ndjson", SHOWS["typed"]) == (response.headers["content-type"], response.text)
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx`")  # httpx2 is not installed
+async def test_the_test_of_a_recipe_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    (test,) = [each.text for each in BLOCKS if "file" in each.notes]
+    with running(PROGRAMS["serve"]):
+        exec(test, names := dict[str, Any]())
+        await anyio.to_thread.run_sync(names["test_an_answer"], monkeypatch)
 
 
 async def hear(client: websockets.ClientConnection, last: str) -> Any:
@@ -501,7 +511,7 @@ async def test_a_page_keeps_its_own_protocol() -> None:
     assert ["failed", "stopped", "truncated"] == [read_frames(other.encode())[-1]["done"] for other in others]
 
 
-POSTS = dict.fromkeys(("fastapi", "origin", "runs", "approval", "client", "client-tool", "custom"), "/chat")
+POSTS = dict.fromkeys(("fastapi", "origin", "runs", "approval", "client", "client-tool", "custom", "serve"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
@@ -532,7 +542,7 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 
 def test_each_page_has_the_same_commands() -> None:
     commands = [block.text for block in BLOCKS if "scripted_provider" in block.text and block.language == "sh"]
-    assert [commands[0]] * (len(PAGES) - 4) == commands  # front-end.md explains them, and the last three need none
+    assert [commands[0]] * (len(PAGES) - 5) == commands  # front-end.md explains them, and the last four need none
 
 
 def test_every_program_is_run() -> None:
