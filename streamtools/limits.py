@@ -16,10 +16,8 @@ class Limits(CheckedStruct, frozen=True, kw_only=True):
     - `digits`: the maximum number of digits of one JSON number.
     - `values`: the maximum number of values in one JSON text.
     - `calls`: the maximum number of calls in one turn.
-    - `frame`: the maximum number of bytes of one SSE event or NDJSON line. It is large because Latitude repeats the
-      whole conversation in each event.
-    - `text`: the maximum number of stored characters of one turn. They are compared with the whole text if the provider
-      sends it at the end.
+    - `frame`: the maximum number of bytes of one SSE event or NDJSON line.
+    - `text`: the maximum number of stored characters of one turn.
     """
 
     call: int = 2 * 1024 * 1024
@@ -27,8 +25,8 @@ class Limits(CheckedStruct, frozen=True, kw_only=True):
     digits: int = 300
     values: int = 100_000
     calls: int = 32
-    frame: int = 16 * 1024 * 1024
-    text: int = 16 * 1024 * 1024
+    frame: int = 16 * 1024 * 1024  # Latitude repeats the whole conversation in each event
+    text: int = 16 * 1024 * 1024  # compared with the whole text, if the provider sends it at the end
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
