@@ -15,9 +15,11 @@ from streamtools.tools import SQLiteLedger
 from tests.browser.conftest import watch
 from tests.browser.looking import expect
 from tests.browser.test_looks import faults as looks
+from tests.examples.loading import load
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.redis_server import RedisServer
+from tests.support.serving import Served
 from tests.support.talks import calls
 from tests.whole.test_server_programs import BLOCKS, END, PAY, TEXT, serving
 
@@ -268,6 +270,22 @@ async def test_a_page_of_items_and_one_with_a_tool(chromium: Any, name: str, sho
             await expect(page.locator("main")).to_have_text(shown)
         assert [] == faults + await looks(page)
         await context.close()  # before the server, which the page may still ask
+
+
+async def test_an_example_continues_after_a_reload_and_an_approval(chromium: Any) -> None:
+    example = load("reloads_and_approvals/app")
+    del example.ANSWER[3:]
+    page = await chromium.new_page()
+    faults = watch(page)
+    async with Served(example.app) as server:
+        await page.goto(server.url)
+        await page.get_by_role("button", name="Send").click()
+        await page.get_by_role("button", name="Deny").wait_for()
+        await page.reload()
+        await page.get_by_role("button", name="Approve").click()
+        await expect(page.locator("#log")).to_have_text('I pay Ann. pay {"to":"Ann","amount":5}paid 5 to AnnThis is a ')
+        assert [] == faults + await looks(page)
+        await page.close()  # before the server, which the page may still ask
 
 
 async def test_two_chats_share_a_connection(chromium: Any) -> None:

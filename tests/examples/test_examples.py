@@ -26,7 +26,7 @@ from tests.support.gateway import collect, request, stream
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import read_blocks, running
-from tests.support.serving import Served, read_frames
+from tests.support.serving import Served
 from tests.whole.test_readme import normal
 
 pytestmark = pytest.mark.anyio
@@ -41,25 +41,6 @@ def test_each_example_is_in_the_readme_and_tested() -> None:
     for path in examples:
         assert f"[{path.name}]({path.name})" in listed
         assert f'"{path.stem}' in tried, path
-
-
-async def test_the_page_answers_with_and_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page loads no other files."""
-    async with Provider(call("get_weather", city="Oslo"), say("It is mild.")) as model:
-        monkeypatch.setenv("MODEL_URL", model.url)
-        async with Served(load("fastapi_page").app) as server, httpx.AsyncClient(base_url=server.url) as client:
-            page = await client.get("/")
-            assert 400 == (await client.post("/chat", json={"messages": [{"role": "nobody"}]})).status_code
-            answers = []
-            for _ in range(2):
-                posted = {"messages": [{"role": "user", "content": "And in Oslo?"}]}
-                answers.append(read_frames((await client.post("/chat", json=posted)).content))
-                monkeypatch.delenv("MODEL_URL", raising=False)
-
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert "http" not in page.text.replace("http-equiv", "")
-    said = [[event["message"] for event in events if event["type"] == "executed"] for events in answers]
-    assert [["18 °C in Oslo"], ["18 °C in Paris"]] == said
 
 
 @pytest.mark.parametrize("address", ["http://169.254.169.254/latest/meta-data/", "file:///etc/passwd"])
@@ -291,13 +272,14 @@ async def test_the_gateway_returns_native_calls(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.deep
-def test_the_tested_backend_passes_its_tests() -> None:
+@pytest.mark.parametrize(("name", "passed"), [("tested_backend", 10), ("reloads_and_approvals", 4)])
+def test_an_example_passes_its_tests(name: str, passed: int) -> None:
     """Without the network."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "."],
-        cwd=EXAMPLES / "tested_backend",
+        cwd=EXAMPLES / name,
         check=False,
         capture_output=True,
         encoding="utf-8",
     )
-    assert "10 passed" in done.stdout, done.stdout
+    assert f"{passed} passed" in done.stdout, done.stdout
