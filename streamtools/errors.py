@@ -148,8 +148,9 @@ class Code(StrEnum):
 
 
 RefusalCode: TypeAlias = Literal[
-    "already_decided", "busy", "decision_refused", "ending", "expired", "invalid_decision", "invalid_messages",
-    "not_waiting", "run_not_found", "stopped", "too_many_runs", "unreachable", "wrong_digest", "wrong_kind",
+    "already_decided", "busy", "decision_refused", "ending", "expired", "invalid_body", "invalid_decision",
+    "invalid_messages", "not_waiting", "request_timeout", "run_not_found", "stopped", "too_large", "too_many_bodies",
+    "too_many_runs", "too_many_runs_of_owner", "unreachable", "wrong_digest", "wrong_kind",
 ]  # fmt: skip
 """Why a request is refused: the `code` of an exception, in the body of its response or in the frame of its error."""
 
@@ -485,8 +486,9 @@ class _AnsweredError(StreamToolsError):
 
     code: RefusalCode
 
-    def __init__(self, *given: object) -> None:
+    def __init__(self, *given: object, code: RefusalCode | None = None) -> None:
         super().__init__(*given)
+        self.code = code or self.code
         self.add_note("To answer it with a status other than 500, write exception_handlers=asgi.exception_handlers.")
 
 
@@ -509,9 +511,9 @@ class Draining(_AnsweredError, ClosedError):
 
 
 class TooManyRuns(_AnsweredError):
-    """The maximum number of concurrent runs has been reached."""
+    """Too many runs are active. The `code` is `too_many_runs_of_owner` if these are the runs of one user."""
 
-    code = "too_many_runs"
+    code: RefusalCode = "too_many_runs"
 
 
 class ConversationBusy(_AnsweredError):

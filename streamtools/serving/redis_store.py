@@ -200,7 +200,7 @@ class RedisStore(Checked):
         if status == b"busy":
             raise ConversationBusy("Another answer has just started.")
         if status == b"full":
-            raise TooManyRuns(f"This owner has reached max_per_owner={max_per_owner}. Wait for the end of a run.")
+            raise TooManyRuns(f"The user has reached {max_per_owner=}. Try later.", code="too_many_runs_of_owner")
         process.add_run(leased)
         self._bind_lease(run, process, leased)
 

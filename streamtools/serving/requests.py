@@ -26,6 +26,7 @@ from streamtools.errors import (
     InvalidDecision,
     InvalidMessages,
     OwnerUnreachable,
+    RefusalCode,
     RunNotFound,
     StreamToolsError,
     TooManyRuns,
@@ -53,10 +54,18 @@ _log = Logger(__name__)
 
 _total_bytes = 0  # number of bytes in the bodies that are being received or parsed
 
-_INVALID = "Invalid request body."
 _SHUTTING_DOWN = "The server is shutting down."
-_RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}  # the rest of the body is not read
+_CLOSE = {"connection": "close"}  # the rest of the body is not read
+_RETRY_LATER = {"retry-after": str(RETRY_AFTER), **_CLOSE}
 _Read = TypeVar("_Read")
+
+
+class BodyRefused(HTTPException):
+    """The request has an unusable body. The `code` is the reason."""
+
+    def __init__(self, status: int, code: RefusalCode, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, detail, headers)
+        self.code = code
 
 
 class StreamedRequest(Protocol):
@@ -90,7 +99,7 @@ async def read_body(
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
     `max_values=None` if the body is not JSON. The status is 408 if the body did not arrive within `timeout` seconds
     (None: no limit), and 400 if it is incomplete or invalid. It is 503 with `Retry-After` if all bodies of the process
-    together exceed the larger of 256 MiB and `max_body`.
+    together exceed the larger of 256 MiB and `max_body`. With `exception_handlers`, the response has a `code`.
     """
     check_methods("request", request, "the request of a framework", "stream")
     check_function("read", read, "body", may_wait=False)
@@ -109,11 +118,11 @@ async def read_body(
                         if len(body) > max_body:
                             raise _too_large(max_body, "bytes")
                         if _total_bytes > max(MAX_TOTAL_BODIES, max_body):
-                            raise HTTPException(503, "Too many request bodies at the same time.", _RETRY_LATER)
+                            raise BodyRefused(503, "too_many_bodies", "Too many request bodies at once.", _RETRY_LATER)
         except TimeoutError:
-            raise HTTPException(408, "The request body did not arrive in time.", {"connection": "close"}) from None
+            raise BodyRefused(408, "request_timeout", "The request body did not arrive in time.", _CLOSE) from None
         except ClientDisconnect:
-            raise HTTPException(400, "The request body is incomplete.") from None
+            raise BodyRefused(400, "invalid_body", "The request body is incomplete.") from None
         if len(body) > IN_THREAD:
             return await in_thread(partial(_count_and_read, read, bytes(body), max_values))
         return read(bytes(body))
@@ -121,7 +130,9 @@ async def read_body(
         if not is_fault_of_client(error):
             raise
         _log.warning("body_refused", **explained(error))
-        raise HTTPException(400, f"Invalid request body: {without_inputs(error)}" if debug else _INVALID) from None
+        code: RefusalCode = "invalid_messages" if isinstance(error, InvalidMessages) else "invalid_body"
+        detail = f"Invalid request body: {without_inputs(error)}" if debug else "Invalid request body."
+        raise BodyRefused(400, code, detail) from None
     finally:
         _total_bytes -= len(body)
 
@@ -138,7 +149,7 @@ def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int
 
 
 def _too_large(limit: int, unit: str) -> HTTPException:
-    return HTTPException(413, f"The request body may have at most {limit} {unit}.")
+    return BodyRefused(413, "too_large", f"The request body may have at most {limit} {unit}.")
 
 
 def unavailable() -> Response:
@@ -152,9 +163,11 @@ def _as_text(request: object, refused: HTTPException) -> Response:
 
 async def _respond(status: int, message: str, request: Any, error: Any) -> Response:
     """Respond as the application does to an HTTPException. Without a message, the client gets the error text."""
+    if error.code == "too_many_runs_of_owner":
+        status, message = 429, "Too many of your answers are in progress."
     headers = {"retry-after": str(RETRY_AFTER)} if status == 503 else None
     respond = request.app.exception_handlers.get(HTTPException, _as_text)
-    refused = HTTPException(status, message or str(error), headers)
+    refused = error if isinstance(error, HTTPException) else HTTPException(status, message or str(error), headers)
     given: Response | Awaitable[Response] = respond(request, refused)
     response = await given if isawaitable(given) else given
     if isinstance(response, JSONResponse) and isinstance(body := json.loads(bytes(response.body)), dict):
@@ -172,12 +185,14 @@ exception_handlers: dict[Any, Any] = {
     DecisionRefused: partial(_respond, 409, ""),
     InvalidDecision: partial(_respond, 400, ""),
     InvalidMessages: partial(_respond, 400, ""),
+    BodyRefused: partial(_respond, 400, ""),
 }
 """Exception handlers for Starlette and FastAPI.
 
-The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 404 for an unknown
-run, and 400 for an invalid decision and for invalid messages of a client. It is 409 for any other decision that is
-refused, and for a conversation in which no other run may start.
+The status is 503 if no run can start, or if Redis or the process of a run does not respond. It is 429 if a user has too
+many runs, 404 for an unknown run, and 400 for an invalid decision and for invalid messages of a client. It is 409 for
+any other decision that is refused, and for a conversation in which no other run may start. The exceptions of
+`read_body` keep their status.
 The body has the form of the framework's errors. In FastAPI, it is JSON with a `detail`. A JSON object also has
 the `code` of the exception, such as `wrong_digest`.
 """

@@ -261,7 +261,7 @@ class Runs(Checked, AsyncOnly):
         """Start a run. `last` is the id that the last run of its conversation on Redis must have, or None for any."""
         limit = self._max_per_owner
         if limit is not None and sum(each.owner == run.owner for each in self._running.values()) >= limit:
-            raise TooManyRuns(f"This owner has reached max_per_owner={limit}. Wait for the end of a run.")
+            raise TooManyRuns(f"The user has reached max_per_owner={limit}. Try later.", code="too_many_runs_of_owner")
         tasks = self._admit(run)
         if self._store is not None:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,11 +27,12 @@ from tests.support.stories import Script
 pytestmark = pytest.mark.anyio
 
 
-REFUSED: dict[str, type[Exception]] = {
+REFUSED: dict[str, Callable[[str], Exception]] = {
     "busy": ConversationBusy,
     "decision_refused": InvalidDecision,
     "run_not_found": RunNotFound,
     "too_many_runs": TooManyRuns,
+    "too_many_runs_of_owner": lambda reason: TooManyRuns(reason, code="too_many_runs_of_owner"),
     "unreachable": OwnerUnreachable,
 }
 

@@ -67,8 +67,9 @@ async def test_the_runs_of_an_owner_are_limited(server: RedisServer, prefix: str
         first = await here.start(held("a"), owner="ann")
         await there.start(held("a"), owner="ann")
         for runs in (here, there):
-            with pytest.raises(TooManyRuns, match="reached max_per_owner=2"):
+            with pytest.raises(TooManyRuns, match="reached max_per_owner=2") as refused:
                 await runs.start(held("a"), owner="ann", conversation="c")
+            assert "too_many_runs_of_owner" == refused.value.code
         assert await here.latest("c", owner="ann") is None
         await here.start(held("a"), owner="eve")
         await first.stop()

@@ -26,22 +26,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from streamtools import chat
+from streamtools import chat, errors
 from streamtools.conversation import Chat, ScriptedModel
-from streamtools.errors import (
-    ConversationBusy,
-    DecisionRefused,
-    Draining,
-    InvalidDecision,
-    InvalidMessages,
-    OwnerUnreachable,
-    RunNotFound,
-    TooManyRuns,
-)
+from streamtools.history import read_messages
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
 from streamtools.serving import requests
-from streamtools.serving.requests import MAX_BODY, MAX_VALUES
+from streamtools.serving.requests import MAX_BODY, MAX_VALUES, BodyRefused
 from streamtools.stream.long_work import IN_THREAD
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Served
@@ -71,9 +62,12 @@ class Posted:
 
 async def refused(request: Posted, read: Callable[[bytes], Any], **options: Any) -> int:
     """Return the status for a refused body."""
-    with pytest.raises(HTTPException) as raised:
+    with pytest.raises(BodyRefused) as raised:
         await asgi.read_body(request, read, **options)
-    return raised.value.status_code
+    status, headers = raised.value.status_code, raised.value.headers or {}
+    codes = {400: "invalid_body invalid_messages", 408: "request_timeout", 413: "too_large", 503: "too_many_bodies"}
+    assert (True, status == 503) == (raised.value.code in codes[status], "retry-after" in headers)
+    return status
 
 
 async def test_a_body_is_read() -> None:
@@ -103,9 +97,7 @@ async def test_the_size_of_concurrent_bodies_is_limited(monkeypatch: pytest.Monk
         for one in (Posted(b"x" * 50, ends[0]), Posted(b"x" * 50, ends[1], ClientDisconnect())):
             group.start_soon(partial(suppressed, one, len, max_body=100))
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(HTTPException) as raised:
-            await asgi.read_body(Posted(b"x"), len, max_body=100)
-        assert (503, True) == (raised.value.status_code, "retry-after" in (raised.value.headers or {}))
+        assert 503 == await refused(Posted(b"x"), len, max_body=100)
         assert 101 == await asgi.read_body(Posted(b"x"), lambda body: len(body) + 100, max_body=200)
         for end in ends:
             end.set()
@@ -148,7 +140,7 @@ class Conversation(BaseModel):
 
 def ask(body: bytes) -> Chat:
     """Return the answer to the messages of a body."""
-    return chat(ScriptedModel(["Hi"]), json.loads(body)["messages"])
+    return chat(ScriptedModel(["Hi"]), read_messages(json.loads(body)["messages"], client=True))
 
 
 @pytest.mark.parametrize("length", [0, IN_THREAD])
@@ -223,9 +215,10 @@ async def test_the_reason_is_in_the_log_and_with_debug_in_the_response(
 ) -> None:
     """The log holds no value of the body. The response has no reason without `debug`."""
     for debug, detail in ((False, "Invalid request body."), (True, f"Invalid request body: {shown or logged}")):
-        with pytest.raises(HTTPException) as refusal:
+        with pytest.raises(BodyRefused) as refusal:
             await asgi.read_body(Posted(body), read, debug=debug)
-        assert detail == refusal.value.detail
+        code = "invalid_messages" if logged == NO_MESSAGE else "invalid_body"
+        assert (detail, code) == (refusal.value.detail, refusal.value.code)
     reasons = [vars(each)["streamtools"]["reason"] for each in caplog.records]
     assert [logged] * 2 == reasons
 
@@ -236,20 +229,22 @@ async def test_errors_that_are_not_the_clients() -> None:
     def fail(error: Exception, body: bytes) -> None:
         raise error
 
-    for error in (DecisionRefused("no"), OSError()):
+    for error in (errors.DecisionRefused("no"), OSError()):
         with pytest.raises(type(error)):
             await asgi.read_body(Posted(b"{}"), partial(fail, error))
 
 
-RESPONSES = {Draining: 503, TooManyRuns: 503, OwnerUnreachable: 503, RunNotFound: 404, DecisionRefused: 409}
-RESPONSES |= {InvalidDecision: 400, InvalidMessages: 400, ConversationBusy: 409}
+RESPONSES: dict[Any, int] = dict.fromkeys((errors.Draining, errors.TooManyRuns, errors.OwnerUnreachable), 503)
+RESPONSES |= {errors.RunNotFound: 404, partial(errors.TooManyRuns, code="too_many_runs_of_owner"): 429}
+RESPONSES |= {errors.DecisionRefused: 409, errors.ConversationBusy: 409, partial(BodyRefused, 413, "too_large"): 413}
+RESPONSES |= {errors.InvalidDecision: 400, errors.InvalidMessages: 400}
 
 
 async def test_errors_of_runs_have_their_status() -> None:
     """The client may repeat a request that was refused with 503. The body has the form of the framework's errors."""
     for (error, status), framework in itertools.product(RESPONSES.items(), (Starlette, FastAPI)):
 
-        async def fail(request: Request, error: type[Exception] = error) -> Response:
+        async def fail(request: Request, error: Any = error) -> Response:
             raise error("The reason.")
 
         app = framework(routes=[Route("/", fail)], exception_handlers=asgi.exception_handlers)
@@ -259,8 +254,8 @@ async def test_errors_of_runs_have_their_status() -> None:
         told = {} if framework is Starlette else answer.json()
         text = told.get("detail", answer.text)
         assert framework is Starlette or told["code"] == error("x").code
-        assert ("The reason." == text) == (error not in (Draining, TooManyRuns))
-    assert RESPONSES.keys() == asgi.exception_handlers.keys()
+        assert ("The reason." == text) == (type(error("x")) not in (errors.Draining, errors.TooManyRuns))
+    assert {type(error("x")) for error in RESPONSES} == asgi.exception_handlers.keys()
 
 
 async def test_a_chat_can_be_made_in_a_thread(anyio_backend: str) -> None:

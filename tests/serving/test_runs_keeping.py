@@ -134,13 +134,14 @@ async def test_ids_cannot_be_guessed() -> None:
 
 async def test_too_many_runs() -> None:
     """The next run is refused and its stream closed. An ended run makes room."""
-    async with Runs(max_running=2) as runs:
+    async with Runs(max_running=2, max_per_owner=1) as runs:
         first = await runs.start(held("a"), owner="ann")
         await runs.start(held("a"), owner="bob")
-        source = Script([STOP])
-        with pytest.raises(TooManyRuns, match="reached max_running=2"):
-            await runs.start(ToolStream(source), owner="cy")
-        assert (0, 1) == (source.read, source.closed)
+        for owner, code in (("cy", "too_many_runs"), ("bob", "too_many_runs_of_owner")):
+            source = Script([STOP])
+            with pytest.raises(TooManyRuns, match="reached max_") as refused:
+                await runs.start(ToolStream(source), owner=owner)
+            assert (code, 0, 1) == (refused.value.code, source.read, source.closed)
         await first.stop()
         await runs.start(held("a"), owner="cy")
         assert 2 == runs.running
