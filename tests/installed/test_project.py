@@ -19,7 +19,7 @@ from tests.support.testing_page import COMMANDS, SET_UP, provider, write_project
 
 pytestmark = pytest.mark.sdk
 
-PASSED = 12
+PASSED = 11
 """Tests of the project."""
 
 

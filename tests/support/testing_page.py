@@ -19,7 +19,7 @@ SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 def write_project(folder: Path, address: str) -> None:
     """Write the files of the page with another address of the provider, and the programs of other pages."""
     files: dict[str, list[str]] = {}
-    for page, name in (("approvals", "app.py"), ("websockets", "socket_app.py"), ("front-end", "chat_app.py")):
+    for page, name in (("approvals", "app.py"), ("websockets", "socket_app.py")):
         blocks = read_blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
         files[name] = [block.text for block in blocks if "app" in block.notes]
     for block in BLOCKS:
