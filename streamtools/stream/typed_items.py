@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from streamtools.errors import check_word
-from streamtools.events import Done, Partial, UIEvent
+from streamtools.errors import Code, check_word
+from streamtools.events import Done, Partial, UIEvent, Warning
 from streamtools.json_values import Draft, compact
 from streamtools.logs import Logger
 from streamtools.stream.options import output_type
@@ -17,6 +17,7 @@ log = Logger(__name__)
 _Item = TypeVar("_Item")
 _ListPath: TypeAlias = Sequence[str | int] | None
 _Invalid: TypeAlias = Literal["skip", "yield"]
+_MISSING = "a part of the answer is missing (read before, or dropped): read `result.output`"
 
 
 class TypedItems:
@@ -47,7 +48,7 @@ class TypedItems:
         Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Valid
         items after an invalid item are also yielded. If another answer replaces the first one, an `InvalidItem` with
         the path `[]` follows, and then the items of the new answer. Raises ValueError if the stream has no `output`, or
-        if the start of the answer was already read, or is no longer in the log of the run.
+        if a part of the answer was already read, or is no longer in the log of the run.
         """
         check_word("invalid", invalid, ("skip", "yield"))
         if not self._is_typed:
@@ -58,18 +59,21 @@ class TypedItems:
         if isinstance(path, str):
             raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
-        has_list = False
+        has_list = is_cut = False  # `is_cut`: events of the answer that is read now may be missing
         async for event in self:
+            is_cut = is_cut or (type(event) is Warning and event.code == Code.RESYNC and event.seq > 0)
+            if type(event) is Done and is_cut and event.reason != "waiting":
+                raise ValueError(_MISSING)
             if type(event) is Done and event.reason == "finished" and not has_list:
                 log.warning("no_list_in_answer", advice="write output=list[Item], or path=[...]")
             if type(event) is not Partial or event.call_id is not None or item_type is None:
                 continue
             if not (event.path or event.complete):  # an answer starts, or a run is sent again after a crash
-                list_path = None if path is None else list_path
+                list_path, is_cut = None if path is None else list_path, False
                 if draft.value is not None and invalid == "yield":
                     yield InvalidItem([], draft.value, ["another answer replaces this one"])
-            elif draft.value is None and event.path:
-                raise ValueError("the start of the answer is missing (read before, or dropped): read `result.output`")
+            elif event.path and (is_cut or draft.value is None):
+                raise ValueError(_MISSING)
             draft.add(event.path, event.value, event.complete)
             if not event.complete:
                 if list_path is None and type(event.value) is list:

@@ -91,8 +91,7 @@ async def test_claude_answers_in_a_call() -> None:
     assert body["tool_choice"] == {"type": "tool", "name": ANSWER_TOOL, "disable_parallel_tool_use": True}
     assert stream.result.output == OSLO
     assert (stream.result.reason, stream.result.finish_reason) == ("finished", "stop")
-    assert sum(event.type == "partial" for event in events) == 4
-    assert not stream.result.calls
+    assert (sum(event.type == "partial" for event in events), stream.result.calls) == (4, [])
     assert stream.messages()[-1] == {"role": "assistant", "content": WRITTEN}
 
 

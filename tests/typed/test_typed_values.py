@@ -175,15 +175,16 @@ async def test_items_arrive_before_the_list_is_complete() -> None:
     answer = WRITTEN[:-2] + ',{"name":"c","n":"x"},{"name":"d","n":4}]}'
     async with ToolStream(sources.text(deltas(answer)), output=Table) as stream:
         found = [(item, stream.result.reason) async for item in stream.items(Row)]
-    assert [item.name for item, _ in found] == ["a", "b", "d"]
-    assert all(isinstance(item, Row) for item, _ in found)
-    assert stream.result.output is None
-    assert ["rows.2.n" in each.message for each in stream.result.warnings] == [True]
-    async with Runs(MemoryEventLog(max_events=9)) as runs:
-        run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
-        await run.wait()
-        with pytest.raises(ValueError, match="the start of the answer is missing"):
-            await anext(aiter(run.attach().items(Row)))
+    assert [(type(item), item.name) for item, _ in found] == [(Row, "a"), (Row, "b"), (Row, "d")]
+    assert (None, [True]) == (stream.result.output, ["rows.2.n" in each.message for each in stream.result.warnings])
+    for kept, seen in ((9, 0), (1, 0), (20, 1)):  # the log drops the start, all, or what follows the first item
+        async with Runs(MemoryEventLog(max_events=kept)) as runs:
+            run = await runs.start(chat(ScriptedModel([[*answer]]), [], output=Table), owner="ann")
+            items = run.attach().items(Row)
+            _ = [await anext(items) for _ in range(seen)]
+            await run.wait()
+            with pytest.raises(ValueError, match="a part of the answer is missing"):
+                await anext(items)
     async with Runs() as runs:
         run = await runs.start(ToolStream(sources.text(deltas(answer)), output=Table), owner="ann")
         assert [item.name async for item in run.attach().items(Row)] == ["a", "b", "d"]
