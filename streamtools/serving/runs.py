@@ -27,6 +27,7 @@ from streamtools.errors import (
     ConversationBusy,
     DecisionRefused,
     Draining,
+    OwnerUnreachable,
     RunNotFound,
     TooManyRuns,
     check_function,
@@ -405,8 +406,9 @@ class Runs(Checked, AsyncOnly):
         given = read_decision(call_id, decision)
         try:
             return await self._decide(run_id, call_id, given, owner)
-        except DecisionRefused as refused:
-            if refused.code == "not_waiting" and run_id.endswith(NEXT):  # perhaps a call of an earlier run
+        except (DecisionRefused, OwnerUnreachable) as refused:
+            # perhaps a call of an earlier run
+            if refused.code in ("not_waiting", "unreachable") and run_id.endswith(NEXT):
                 with suppress(RunNotFound):
                     return await self._decide(run_id.rstrip(NEXT), call_id, given, owner)
             raise

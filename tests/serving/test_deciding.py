@@ -544,7 +544,7 @@ async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
             with pytest.raises(kind, match=words):
                 await runs.decide(run_id, call_id, decision, owner=owner)
         run = await runs.decide(waiting.id, "n0", Deny("not now"), owner="ann")
-        for run_id in (waiting.id, run.id):
+        for run_id in (run.id, waiting.id):
             for decision in (True, Approve("other"), Answer(1)):
                 with pytest.raises(DecisionRefused, match="call 'n0' was denied; this decision is ignored"):
                     await runs.decide(run_id, "n0", decision, owner="ann")
@@ -962,8 +962,7 @@ async def test_a_process_that_drains_leaves_the_run_to_another(site: Site) -> No
             async with site.open() as three:
                 run = await three.find(waiting.id, owner="ann")
                 assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
-    assert [] == taken
-    assert [("Ann", 5)] == site.bank.paid
+    assert ([], [("Ann", 5)]) == (taken, site.bank.paid)
 
 
 async def test_the_calls_of_a_continuation_are_not_repeated(site: Site) -> None:
