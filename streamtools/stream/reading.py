@@ -9,8 +9,8 @@ time limit.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -179,16 +179,18 @@ class Driver:
                     with self._reading_scope:
                         await begin()
                         try:
-                            async for event in events:
-                                if not count:
-                                    await check_event(event, events)
-                                if await take(event):
-                                    break
-                                count += 1
-                                if not count % YIELD_EVERY:
-                                    await anyio.lowlevel.checkpoint()
-                            else:
-                                self.is_exhausted = True
+                            # A generator may have open scopes and task groups, such as those of a chat.
+                            async with aclosing(events) if isinstance(events, AsyncGenerator) else nullcontext():
+                                async for event in events:
+                                    if not count:
+                                        await check_event(event, events)
+                                    if await take(event):
+                                        break
+                                    count += 1
+                                    if not count % YIELD_EVERY:
+                                        await anyio.lowlevel.checkpoint()
+                                else:
+                                    self.is_exhausted = True
                         except Exception as error:
                             fault = error
                     with anyio.CancelScope(shield=True) as self.scope:
