@@ -72,6 +72,7 @@ class TypedItems:
                 list_path, is_cut = None if path is None else list_path, False
                 if draft.value is not None and invalid == "yield":
                     yield InvalidItem([], draft.value, ["another answer replaces this one"])
+                draft = Draft()  # the earlier answer may have been cut within a string
             elif event.path and (is_cut or draft.value is None):
                 raise ValueError(_MISSING)
             draft.add(event.path, event.value, event.complete)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from streamtools import InvalidItem, OutputOptions, ToolStream, chat, sources
-from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
+from streamtools.conversation import AnthropicMessages, Fallback, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Partial
 from streamtools.json_values import Draft
@@ -331,13 +331,13 @@ async def test_each_dialect() -> None:
 
 
 async def test_another_answer_after_an_invalid_one() -> None:
-    """Its items follow, and the model gets every error."""
+    """Its items follow, and the model gets every error. An earlier answer may have broken within a text."""
     model = ScriptedModel([pieces(), json.dumps({"rows": GOOD})])
-    async with chat(model, QUESTION, output=OutputOptions(Rows, retries=1)) as stream:
-        found = [item async for item in stream.items(Row, invalid="yield")]
+    models = Fallback(ScriptedModel([['{"rows": [{"name": "a', ConnectionError()]]), model, on_break="restart_step")
+    async with chat(models, QUESTION, output=OutputOptions(Rows, retries=1)) as stream:
+        broken, *found = [item async for item in stream.items(Row, invalid="yield")]
     assert VALUES == values(found[:4])
-    assert isinstance(found[4], InvalidItem)
-    assert [] == found[4].path
+    assert [[], []] == [each.path for each in (broken, found[4]) if isinstance(each, InvalidItem)]
     assert found[5:] == stream.result.output.rows
     told = str(model.asks[1].history[-1])
     assert "rows.1: Input should be an object" in told
