@@ -164,7 +164,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     repaired: bool = False
 
 
-def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+def read_arguments(value: Any, *, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Read arguments by the rules of this module. Raises `Rejected` if `value` does not contain an object."""
     if isinstance(value, dict):
         return Decoded(value, False)
@@ -173,7 +173,7 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
     if not isinstance(value, str):
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are {_kind(value)}, not an object")
     try:
-        decoded = decode_json(value, strict=strict, limits=limits)
+        decoded = decode_json(value, limits=limits)
     except Rejected as error:
         if error.code is not Code.INVALID_JSON:
             raise
@@ -185,10 +185,10 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
     return decoded
 
 
-def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> ReadCall:
+def read_envelope(value: Any, *, limits: Limits = DEFAULT_LIMITS) -> ReadCall:
     """Read a decoded JSON value as a call. Raises `Rejected` if it is not a valid call."""
     unread = unwrap(value)
-    read = [read_arguments(given, strict=strict, limits=limits) for given in unread.arguments]
+    read = [read_arguments(given, limits=limits) for given in unread.arguments]
     arguments = _agree([decoded.value for decoded in read], "arguments") or {}
     return ReadCall(unread.name, arguments, unread.provider_id, any(decoded.repaired for decoded in read))
 

@@ -173,10 +173,10 @@ def json_text(value: Any) -> str:
         return write_json(writable(value)).decode()
 
 
-def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+def decode_json(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Parse JSON. Raises `Rejected` with the code of the fault.
 
-    With `strict=False`, raw control characters in strings are accepted and reported as `repaired`.
+    Raw control characters in strings are accepted and reported as `repaired`.
     """
     brackets = text.count("{") + text.count("[")
     many = len(text) > limits.values and brackets + text.count(",") > limits.values  # a cheap upper bound of the count
@@ -187,7 +187,7 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
         try:
             value = _decoder(limits.digits, True).decode(text)
         except json.JSONDecodeError as error:
-            if strict or not error.msg.startswith("Invalid control character"):
+            if not error.msg.startswith("Invalid control character"):
                 raise
             value = _decoder(limits.digits, False).decode(text)
             repaired = True

@@ -278,7 +278,7 @@ class NativeCalls:
                 raise Rejected(Code.MISSING_TOOL_NAME, "the call has no tool name")
             if is_cut(text):
                 raise Rejected(Code.TRUNCATED, "the arguments break off")
-            decoded = read_arguments(text, strict=self._options.strict, limits=self._options.limits)
+            decoded = read_arguments(text, limits=self._options.limits)
         except Rejected as fault:
             self._reject(call, fault)
             return

@@ -34,10 +34,8 @@ class ParserOptions(Checked):
       `hide`: it is hidden. `stop`: the answer ends.
     - `in_code`: whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect
       decides.
-    - `strict`: whether raw control characters inside JSON strings are an error. By default they are accepted. No other
-      repair is on by default.
     - `repair`: whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off
-      is never repaired.
+      is never repaired. Raw control characters inside JSON strings are always accepted.
     - `calls_at`: where dialects without a marker find calls. `start`: only at the start of a message and directly after
       a call. `anywhere`: also after prose. Even then, a call in a Markdown fence or in Python syntax must begin a line.
     - `keep_markup`: whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold
@@ -53,7 +51,6 @@ class ParserOptions(Checked):
     on_malformed: Literal["error", "text"] = "error"
     after_call: Literal["show", "hide", "stop"] = "show"
     in_code: Literal["text", "call"] | None = None
-    strict: bool = False
     repair: bool = False
     calls_at: Literal["start", "anywhere"] = "start"
     keep_markup: bool = False
@@ -107,7 +104,6 @@ class ParserKeywords(TypedDict, total=False):
     in_code: Literal["text", "call"] | None
     calls_at: Literal["start", "anywhere"]
     call_partials: bool
-    strict: bool
     repair: bool
     keep_markup: bool
     limits: Limits

@@ -94,7 +94,7 @@ class SpanCalls(msgspec.Struct, eq=False):
                 if call.fault is not None:
                     raise call.fault
                 text = "".join(call.pieces) if call.converted else raw[json_begin : call.json_end - begin]
-                decoded = decode_json(text, strict=output.options.strict, limits=output.options.limits)
+                decoded = decode_json(text, limits=output.options.limits)
                 result = self._read(call, decoded, call_raw)
             except Rejected as fault:
                 repaired = None
@@ -122,7 +122,7 @@ class SpanCalls(msgspec.Struct, eq=False):
             envelope = ReadCall(name, value, None)
         else:
             whole = value if name is None else {"name": name, "arguments": value}
-            envelope = read_envelope(whole, strict=options.strict, limits=options.limits)
+            envelope = read_envelope(whole, limits=options.limits)
         arguments = envelope.arguments
         if (not arguments or "properties" in arguments) and self.declared.defines(envelope.name, arguments, value):
             raise Rejected(Code.UNRECOGNISED_TOOL_CALL, "the text repeats the definition of a tool")

@@ -123,14 +123,4 @@ def test_stop_decides_at_the_first_character(able: str, decisive: str, reasoning
     assert "" == parser.pending
 
 
-# strict
-
-
-def test_strict_rejects_raw_line_feeds_in_strings() -> None:
-    text = '###:{"name":"f","args":{"a":"x\ny"}} b'
-
-    assert [call("f", a="x\ny"), " b"] == read(text)
-    assert [error("invalid_json"), " b"] == read(text, strict=True)
-
-
 # keep_markup

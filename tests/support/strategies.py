@@ -208,7 +208,6 @@ def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
             "in_code": st.sampled_from([None, "text", "call"]),
             "reasoning": st.sampled_from(["start", "start", "anywhere", "off"]),
             "in_reasoning": st.sampled_from([False, False, False, False, True]),
-            "strict": st.booleans(),
             "limits": st.just(Limits()) | limits,
         }
     )

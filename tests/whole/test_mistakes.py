@@ -109,7 +109,7 @@ WRITTEN = {
     'OpenAIChat("m", client=httpx.Client())': "TypeError: must be asynchronous, such as httpx.AsyncClient()",
     'OpenAIChat("m", name="x")': "TypeError: OpenAIChat has no parameter 'name'; write OpenAIChat(model)",
     'OpenAIChat("m", dialect="x")': "TypeError: has no parameter 'dialect'; write chat(..., dialects=[...])",
-    'ParserOptions(strict="yes")': "ValueError: strict must be one of True, False, got 'yes'",
+    'ParserOptions(repair="yes")': "ValueError: repair must be one of True, False, got 'yes'",
     'tool(name="f", idempotent="no")(print)': "ValueError: tool 'f': idempotent must be one of True, False, got 'no'",
     'Rewrite(fallbacks=["x"])': "TypeError: must be a FallbackUpstream, such as FallbackUpstream(url=...), got str",
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",

@@ -37,7 +37,6 @@ CHOICES: dict[str, Sequence[Any]] = {
     "in_code": (None, "text", "call"),
     "reasoning": ("start", "anywhere", "off"),
     "in_reasoning": (False, True),
-    "strict": (False, True),
     "calls_at": ("start", "anywhere"),
     "limits": (DEFAULT_LIMITS, _SMALL, Limits(call=12), Limits(call=200, depth=1), Limits(calls=0), Limits(digits=1)),
 }
