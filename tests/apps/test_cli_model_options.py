@@ -21,7 +21,7 @@ from tests.support.answering import saying
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 DEMO = ("--tools", "streamtools.apps.cli.demo:TOOLS")
 KEY = "sk-do-not-tell"

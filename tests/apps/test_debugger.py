@@ -132,7 +132,6 @@ def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
         dissect_file(path, "byte")
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
     """All browsers get the steps of the recordings."""

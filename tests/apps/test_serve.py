@@ -199,7 +199,6 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
     assert "everyone who can connect to 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", shipped())
 async def test_recordings_are_played_to_their_end(name: str) -> None:
@@ -215,7 +214,6 @@ async def test_recordings_are_played_to_their_end(name: str) -> None:
     assert "executed" not in kinds[kinds.index("step-end") :]
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_a_question_without_a_recording_gets_an_explanation() -> None:
     """The text of a recorded question may be typed."""

@@ -17,7 +17,7 @@ from streamtools.sources import Source
 from tests.support.answering import calling, opened, saying
 from tests.support.loopback import Loopback
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 
 def text_of(events: list[dict[str, object]]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from streamtools.apps.web.app import MAX_BODY, make_documents
 from tests.support.answering import browser, opened, saying
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 
 async def test_a_document_loads_no_other_files() -> None:

@@ -8,7 +8,7 @@ from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect
 from tests.support.answering import calling, saying
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 
 async def test_copied_text_is_markdown(browsing: Browsing) -> None:

@@ -14,7 +14,7 @@ from tests.browser.looking import expect
 from tests.browser.test_hostile import SCRIPTS
 from tests.support.answering import END, delta
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 
 async def test_keys_slider_and_events_select_a_step(browsing: Browsing) -> None:

@@ -23,7 +23,7 @@ from tests.support.serving import Served
 from tests.support.talks import calls
 from tests.whole.test_server_programs import BLOCKS, END, PAY, TEXT, serving
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.notes}
 ICON = '<!doctype html><link rel="icon" href="data:,">'

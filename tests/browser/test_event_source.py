@@ -18,7 +18,7 @@ from streamtools.runs import Runs
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 STOP = [ProviderCompleted(finish_reason="stop")]
 PAGE = """<script>

@@ -16,7 +16,7 @@ import pytest
 from tests.browser.front_ends import Kind, opened
 from tests.support.talks import calls, says
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 PAID = {"to": "Ann", "amount": 50}
 BROKEN = "the arguments break off"

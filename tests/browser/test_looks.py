@@ -10,7 +10,7 @@ from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
 from tests.support.answering import calling, saying
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 
 async def faults(page: Any) -> list[str]:

@@ -25,7 +25,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.talks import says
 from tests.whole.test_server_programs import ADDRESS, END, PAY, PROGRAMS
 
-pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.anyio]
+pytestmark = [pytest.mark.browser, pytest.mark.servers]
 
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text("utf-8"))
 LEASE = 2.0

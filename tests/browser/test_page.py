@@ -19,7 +19,7 @@ from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.support.answering import calling, delta, saying
 from tests.support.loopback import Loopback
 
-pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+pytestmark = pytest.mark.browser
 
 
 async def test_an_answer_streams_as_markdown(browsing: Browsing) -> None:

@@ -21,8 +21,6 @@ from tests.support.history_rules import check_openai
 from tests.support.options import grouped
 from tests.support.stories import story
 
-pytestmark = pytest.mark.anyio
-
 QUESTION = {"role": "user", "content": "How warm is it in Paris?"}
 PARIS = {"city": "Paris"}
 

@@ -31,8 +31,6 @@ from tests.support.front_ends import keep_ag_ui, keep_ai_sdk
 from tests.support.options import grouped
 from tests.support.talks import calls, says, talk
 
-pytestmark = pytest.mark.anyio
-
 Body = dict[str, Any]
 
 

@@ -17,8 +17,6 @@ from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
 
 

@@ -26,8 +26,6 @@ from streamtools.tools import MemoryLedger, ToolError, ToolOutcome
 from streamtools.tools.ledger import entries_of
 from tests.support.loops import ONE_LOOP
 
-pytestmark = pytest.mark.anyio
-
 ASK = [{"role": "user", "content": "How is the weather in Oslo and in Rome?"}]
 RAN: list[str] = []
 

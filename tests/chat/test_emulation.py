@@ -36,7 +36,7 @@ from tests.support.talks import (
     talk,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 FORCE, FALLBACK = "force", "fallback"
 PARIS_CALL = ("weather", PARIS)

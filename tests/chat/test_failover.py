@@ -34,8 +34,6 @@ from tests.support.loopback import Loopback
 from tests.support.loops import ONE_LOOP
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
-
 ASK = [{"role": "user", "content": "Hi"}]
 LOST = OSError("gone")
 

@@ -22,8 +22,6 @@ from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.talks import PARIS, TOOLS, calls, decides, model_of, refuses, says
 
-pytestmark = pytest.mark.anyio
-
 STREAM = [b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
 CALLS = [ToolCall(id=f"c{n}", name="f", arguments={"number": n}, dialect=NATIVE) for n in range(1_000)]
 RESULTS = Results(tuple(CallResult(NATIVE, "f", "a", call.id) for call in CALLS))

@@ -102,7 +102,6 @@ async def ask(model: Any) -> Any:
     return told, events.result
 
 
-@pytest.mark.anyio
 async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is sufficient. The next request contains the answer."""
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
@@ -117,7 +116,6 @@ async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ["reasoningContent", "text", "toolUse", "toolUse"] == [next(iter(block)) for block in said["content"]]
 
 
-@pytest.mark.anyio
 async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens without a key. The credentials are requested each time, because they may expire."""
     seen: list[Any] = []

@@ -11,7 +11,7 @@ from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, S
 from streamtools.history import User
 from tests.support.cases import together
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 ASK = Ask((User("Hi"),))
 STOP = ProviderCompleted(finish_reason="stop")

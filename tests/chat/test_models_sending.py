@@ -38,8 +38,6 @@ from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
-
 ASK = Ask((User("Hi"),))
 ONE = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 REST = [b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import httpx
-import pytest
 
 from streamtools import RunnerOptions, ToolOutcome, ToolRegistry, UiTexts, chat, tool
 from streamtools.calls import ToolCall
@@ -21,8 +20,6 @@ from tests.sources.test_sources_latitude import chain, native, part
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.provider import Provider
-
-pytestmark = pytest.mark.anyio
 
 QUESTION = {"role": "user", "content": "Check the weather in San Francisco"}
 CALL = '###:{"toolName":"getWeather","parameters":{"city":"San Francisco"}}'

@@ -32,8 +32,6 @@ from tests.support.loopback import Loopback
 from tests.support.loops import ONE_LOOP
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
-
 ANN, BO = "ann@example.org", "bo@example.com"
 CARD = 4111111111111111
 ASK = [{"role": "system", "content": f"Sign as {BO}."}, {"role": "user", "content": f"Write to {ANN}."}]

@@ -13,7 +13,7 @@ from tests.clients.scenes import Stage
 from tests.support.serving import Served
 
 CURRENT = "@ag-ui/client"
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 class Front:

@@ -12,7 +12,7 @@ from tests.clients.programs import React, Said, run_program
 from tests.clients.scenes import Stage
 from tests.support.serving import Served
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 class Front:

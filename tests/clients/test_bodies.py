@@ -21,7 +21,7 @@ from tests.support.front_ends import read_body, said, visible
 from tests.support.provider_streams import BY_NAME
 from tests.support.sample_runs import RUNS
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 def weather(city: str) -> str:

@@ -13,7 +13,7 @@ from tests.support.readme import ROOT
 from tests.support.serving import Served
 from tests.support.text_model import SAYS, text_model
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 @pytest.mark.parametrize("client", ["openai", "ai7"])

@@ -15,7 +15,7 @@ from tests.support.readme import ROOT, read_blocks, running
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, says
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # frameworks cause warnings
+pytestmark = [pytest.mark.sdk, pytest.mark.filterwarnings("ignore")]  # frameworks cause warnings
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
 BLOCKS = read_blocks(PAGE)

@@ -22,7 +22,7 @@ from tests.support.readme import ROOT, read_blocks
 from tests.support.talks import calls, says
 from tests.whole.test_server_programs import END, PROGRAMS, TEXT, serving
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 @pytest.fixture(scope="module")

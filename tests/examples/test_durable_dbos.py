@@ -23,7 +23,7 @@ from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.serving import read_frames
 
-pytestmark = [pytest.mark.anyio, pytest.mark.sdk]
+pytestmark = pytest.mark.sdk
 
 SERVE = """
 import os, signal, uvicorn

@@ -29,8 +29,6 @@ from tests.support.readme import read_blocks, running
 from tests.support.serving import Served
 from tests.whole.test_readme import normal
 
-pytestmark = pytest.mark.anyio
-
 
 def test_each_example_is_in_the_readme_and_tested() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")

@@ -30,7 +30,6 @@ from tests.support.text_model import text_model
 
 __all__ = ["chromium"]  # a fixture
 
-pytestmark = pytest.mark.anyio
 
 PAGES = Path(__file__).parents[1] / "browser" / "pages" / "package.json"
 

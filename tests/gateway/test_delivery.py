@@ -15,8 +15,6 @@ from streamtools.gateway import delivery
 from streamtools.gateway.delivery import Delivery, Route
 from streamtools.gateway.exchange import PassThrough
 
-pytestmark = pytest.mark.anyio
-
 LONG = b"x" * 10_000
 BURSTS = [[b"a"], [b"b"], [b"c", b"d", b"e"], [b"f", LONG, LONG, b"g"], [b"h", b"i"]]
 SENT = [[b"a"], [b"b"], [b"cde"], [b"f" + 2 * LONG, b"g"], [b"hi"]]

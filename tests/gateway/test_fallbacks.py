@@ -172,7 +172,6 @@ GONE = "http://127.0.0.1:9/v1"
 KEY = "sk-of-the-second-1234"
 
 
-@pytest.mark.anyio
 async def test_under_an_sdk() -> None:
     """A refused connection, an error status, and a break. The client's key is sent only to the first upstream."""
     answers = Loopback([stream([TEXT])]), Loopback([cut(TEXT[:30])], drop=True)
@@ -193,7 +192,6 @@ async def test_under_an_sdk() -> None:
             await http.post(f"{GONE}/chat/completions", json=request("openai"))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_in_front_of_clients() -> None:
     """In each client's format, after a break in mid-answer. A key that the second upstream repeats is overwritten."""

@@ -206,7 +206,6 @@ def test_options_of_the_vault_and_rules() -> None:
         begin("openai", {}, vault=[rules.email()])
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_a_gateway_records_and_logs_placeholders(tmp_path: Path) -> None:
     """Requests that are not rewritten are refused, because they may contain values. Files are reported once."""
@@ -243,7 +242,6 @@ LEAKS: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize(("place", "name", "fault"), LEAKS)
 async def test_a_leak_is_caught(place: str, name: str, fault: Any, monkeypatch: Any, tmp_path: Path) -> None:
@@ -253,7 +251,6 @@ async def test_a_leak_is_caught(place: str, name: str, fault: Any, monkeypatch: 
     assert place in str(raised.getrepr())
 
 
-@pytest.mark.anyio
 async def test_the_transport_has_the_vault() -> None:
     def upstream(sent: httpx.Request) -> httpx.Response:
         requests.append(sent.content.decode())

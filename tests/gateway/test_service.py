@@ -33,7 +33,7 @@ WHOLE = whole(f"So.\n{CALL}")
 PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
 JSON: dict[str, Any] = {"declared": "application/json"}
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 
 @asynccontextmanager

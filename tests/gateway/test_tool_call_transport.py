@@ -20,8 +20,6 @@ CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\
 TOLD = stream(["So.\n", CALL[:9], CALL[9:]])
 BAD = stream(["So.\n~~~tool_call\n{oops}\n~~~\n"])
 
-pytestmark = pytest.mark.anyio
-
 
 def client(**options: Any) -> httpx.AsyncClient:
     """Return a client with the transport under it."""

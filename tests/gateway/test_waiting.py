@@ -22,8 +22,6 @@ CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\
 LONG = "So it is.\n" * (IN_THREAD // 10)
 JSON: dict[str, Any] = {"declared": "application/json"}
 
-pytestmark = pytest.mark.anyio
-
 
 def client_of(way: str, upstream: str, rewrite: Rewrite) -> httpx.AsyncClient:
     """Return a client of the gateway, or of the transport."""

@@ -22,7 +22,6 @@ async def collect(stream: ToolStream) -> list[UIEvent]:
         return [event async for event in events]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("lost", "limits"),
     [
@@ -63,7 +62,6 @@ class Pings:
         return b": ping\n\n"
 
 
-@pytest.mark.anyio
 async def test_a_source_that_never_waits_can_be_left() -> None:
     """Other tasks run, so that a cancellation arrives."""
     with anyio.move_on_after(0.01) as scope:
@@ -72,7 +70,6 @@ async def test_a_source_that_never_waits_can_be_left() -> None:
     assert scope.cancelled_caught
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("raised", [BaseExceptionGroup("two", [GeneratorExit(), ValueError()]), GeneratorExit()])
 async def test_an_exception_of_a_tool_ends_only_the_tool(raised: BaseException) -> None:
     """Also exceptions in groups."""

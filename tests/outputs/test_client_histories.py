@@ -16,8 +16,6 @@ from tests.chat.test_chat_going_back import THINKING, Body, now, sse
 from tests.history.test_client_histories import part, text, ui
 from tests.support.front_ends import keep_ag_ui, keep_ai_sdk
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("protocol", ["AI SDK", "AG-UI"])
 async def test_reasoning_between_calls_keeps_its_position(protocol: str) -> None:

@@ -245,7 +245,6 @@ def test_the_division_into_deltas_changes_nothing(items: list[str | int], places
     assert read(in_text(*items)) == read(in_text(*pieces))
 
 
-@pytest.mark.anyio
 async def test_interleaved_native_calls_are_sent_in_order() -> None:
     """Clients take a call as complete when another one starts."""
     functions = [(0, "a", "get_weather", '{"ci'), (1, "b", "get_time", '{"zo'), (0, None, None, 'ty": "Bern"}')]

@@ -21,7 +21,7 @@ from streamtools.tools import ToolRegistry
 from tests.support.options import grouped
 from tests.support.stories import story
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 ANSWER = (
     b'data: {"choices":[{"delta":{"content":"It is ###:{\\"name\\":\\"now\\"} o\'clock."}}]}\n\n',

@@ -23,8 +23,6 @@ from streamtools.recording.playback import PLAYBACK_OPTIONS, Cut, inject_fault, 
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
 
-pytestmark = pytest.mark.anyio
-
 places = st.integers(0, len(STREAM))
 cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
 

@@ -15,8 +15,6 @@ from streamtools.recording.transports import ReplayTransport
 from tests.support.loopback import Loopback
 from tests.support.planted import KEYS, found
 
-pytestmark = pytest.mark.anyio
-
 BODY = {"messages": [{"role": "user", "content": f"My key is {KEYS['anthropic']}"}]}
 HEADERS = {"authorization": KEYS["bearer"], "x-other": "1"}
 CHUNKS = [

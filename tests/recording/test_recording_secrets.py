@@ -27,7 +27,6 @@ class Refused(httpx.ReadError):
     """An error whose message contains a key."""
 
 
-@pytest.mark.anyio
 @ONE_LOOP  # the result depends only on the bytes
 @pytest.mark.parametrize("stride", [13, pytest.param(3, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
@@ -61,7 +60,6 @@ def test_a_traceback_with_local_variables_contains_no_secret() -> None:
     assert OPAQUE not in repr(ExchangeFile(io.BytesIO(), redact=[OPAQUE]))
 
 
-@pytest.mark.anyio
 async def test_secrets_of_the_caller_are_overwritten(tmp_path: Path) -> None:
     secrets = ["hunter2", *(f"cust-{number}" for number in range(17, 21))]
     answer = httpx.Response(200, headers={"server": "cust-17"}, stream=Pieces(b"hun", b"ter2 and cus", b"t-18\n"))

@@ -19,8 +19,6 @@ from streamtools.recording.transports import RecordingTransport
 from tests.support.bodies import Pieces
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 
 

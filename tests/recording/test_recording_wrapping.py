@@ -14,8 +14,6 @@ from streamtools.recording import RecordingTransport, read_recording, record
 from tests.support.bodies import Pieces
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices":[{"finish_reason":"stop"}]}\n\n']
 

@@ -143,7 +143,6 @@ def test_other_cuts_give_the_same_events(name: str) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.anyio
 async def test_all_options_give_the_same_events() -> None:
     played: dict[tuple[str, str], list[UIEvent]] = {}
 

@@ -17,8 +17,6 @@ from streamtools.recording.files import RecordingWriter, open_exchange
 from streamtools.recording.format import Chunk, EndKind, StreamEnd
 from streamtools.recording.playback import Cut, recut
 
-pytestmark = pytest.mark.anyio
-
 HEAD = ExchangeHead(source="openai")
 FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")
 STREAM = b"".join(FRAMES)

@@ -57,7 +57,6 @@ MISSES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("body", "message"), MISSES.values(), ids=MISSES)
 async def test_an_error_shows_the_difference_to_the_nearest_request(tmp_path: Path, body: Any, message: str) -> None:
     path = write(tmp_path / "a.jsonl", (request({"x": 1}, url=URL + "s"), []), (request(ask("one")), [b"1"]))
@@ -131,7 +130,6 @@ def test_secrets_are_overwritten_before_the_comparison(tmp_path: Path) -> None:
 # Recordings of conversations with several requests.
 
 
-@pytest.mark.anyio
 async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
     """The replay gives the events of the recording."""
     path = tmp_path / "a.jsonl"
@@ -161,7 +159,6 @@ async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
         breaking.check()
 
 
-@pytest.mark.anyio
 async def test_replay_needs_the_number_of_an_exchange(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
     with pytest.raises(
@@ -177,7 +174,6 @@ async def test_replay_needs_the_number_of_an_exchange(tmp_path: Path) -> None:
     assert coalesce(await replay(alone)) == coalesce(await replay(alone, exchange=1))
 
 
-@pytest.mark.anyio
 async def test_a_pipe_is_replayed(tmp_path: Path) -> None:
     """A pipe can be read only once."""
     pipe = tmp_path / "pipe"

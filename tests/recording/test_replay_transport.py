@@ -14,8 +14,6 @@ from streamtools.recording import ReplayTransport
 from streamtools.recording.format import EndKind, RecordedResponse
 from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_each_exchange_is_played_once_in_recorded_order(tmp_path: Path) -> None:
     path = write(

@@ -36,8 +36,6 @@ from tests.rules.test_text_guard import CALL, RULES, feed
 from tests.support.options import grouped
 from tests.support.stories import Script
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "bob@example.org"
 EMAIL = [rules.email()]
 pieces = st.sampled_from(

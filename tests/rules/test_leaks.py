@@ -28,7 +28,6 @@ def mail(to: str) -> str:
     return "sent"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 async def test_spans_and_logs_hold_no_match(history: Any) -> None:
     """The model and the tool get the original text."""

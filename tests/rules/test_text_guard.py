@@ -299,7 +299,6 @@ def now(a: str) -> str:
     return f"{a} o'clock"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
     """Tools get the original arguments in both cases."""

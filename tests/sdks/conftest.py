@@ -17,7 +17,6 @@ Serve = Callable[..., str]
 
 MARKS = [
     pytest.mark.sdk,
-    pytest.mark.anyio,
     # The SDKs stop at a sentinel or an error and leave the generators of their HTTP client as they are.
     pytest.mark.filterwarnings("ignore:Async generator '.*' was garbage collected:ResourceWarning"),
 ]

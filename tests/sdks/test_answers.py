@@ -11,7 +11,7 @@ from streamtools import ToolStream, sources
 from streamtools.events import Error, Executed
 from streamtools.tools import ToolRegistry
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 def weather(city: str) -> dict[str, str]:

@@ -18,7 +18,6 @@ from tests.support.serving import Served
 from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.asyncio_only,
     pytest.mark.filterwarnings("ignore"),  # the frameworks cause warnings
 ]

@@ -22,7 +22,7 @@ from streamtools.outputs import asgi
 from streamtools.runs import Runs
 from tests.support.stories import Script
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from streamtools import ToolRegistry, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 

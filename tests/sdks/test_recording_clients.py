@@ -11,7 +11,7 @@ from streamtools.recording.transports import ReplayTransport
 from tests.support.loopback import Loopback
 from tests.support.planted import KEYS, found
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 STREAM = b"data: caf\xc3\xa9 " + KEYS["openai"].encode() + b"\n\ndata: [DONE]\n\n"
 

@@ -21,7 +21,7 @@ from streamtools.outputs import asgi
 from tests.sdks.test_http2 import served
 from tests.support.stories import Script
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+pytestmark = pytest.mark.sdk
 
 
 def talk(url: str, leaves: str) -> None:

@@ -40,8 +40,6 @@ from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
-
 SHARES = pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.deep)])
 """The quick tests try each sixth dialect, other ones in each case of theirs."""
 

@@ -96,7 +96,6 @@ the last counts, for everybody who sees the call. Frames are written by servers,
 
 
 @bombs
-@pytest.mark.anyio
 async def test_execute_refuses_bombs(value: str, code: str) -> None:
     if code != "too_large":  # the caller of `execute` holds the text already
         with pytest.raises(ToolInputError):

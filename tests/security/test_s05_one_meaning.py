@@ -72,7 +72,6 @@ def test_a_digest_depends_only_on_the_value(arguments: dict[str, Any]) -> None:
         assert other == arguments or made.digest != calls[0].digest
 
 
-@pytest.mark.anyio
 async def test_the_shown_call_runs() -> None:
     """The question, the event and the tool have the same values. Neutralized values are restored."""
     bank = Bank()

@@ -29,7 +29,7 @@ from streamtools.runs import Run, Runs
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 SECRET = "the launch code is 0000"
 POSITIONS = ["0", "1", "-1", "9" * 5000, "1e3", "\u0661", "1\u2028", "*", "None", "' OR 1=1", "../1"]

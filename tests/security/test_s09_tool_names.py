@@ -22,8 +22,6 @@ from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 from tests.tools.test_mcp import Server, listed
 
-pytestmark = pytest.mark.anyio
-
 NAME = "get_weather"
 STRANGE = {
     "Cyrillic e": "g\u0435t_weather",

@@ -67,7 +67,6 @@ def test_no_token_survives_among_others(text: str) -> None:
     assert text == restore(safe, DIALECTS.values())
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("neutralizes", [True, False])
 @pytest.mark.parametrize("enabled", [None, [], ["tilde_fence"]], ids=["default", "none", "named"])
 @pytest.mark.parametrize("flag", [None, True])

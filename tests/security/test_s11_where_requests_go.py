@@ -13,7 +13,7 @@ from streamtools.events import Error
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 KEY = "sk-test-0123456789abcdef"
 

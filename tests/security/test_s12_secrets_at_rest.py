@@ -20,8 +20,6 @@ from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.recording import RecordingTransport, record
 from tests.support.stories import Script
 
-pytestmark = pytest.mark.anyio
-
 CANARY = "sk-canary0123456789abcdef0123456789"
 
 

@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
-import pytest
 
 from streamtools import Guards, chat
 from streamtools.conversation import Ask, ScriptedModel
@@ -15,8 +14,6 @@ from streamtools.events import NativeToolCall, ProviderCompleted, SourceUsage, U
 from streamtools.sources import Source
 from tests.support.cases import together
 from tests.support.options import grouped
-
-pytestmark = pytest.mark.anyio
 
 ASK = [{"role": "user", "content": "Go."}]
 

@@ -24,8 +24,6 @@ from streamtools.tools import Tool, ToolContext
 from tests.support.approvals import calls
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "hunter2-s3cret"
 ENCODERS: list[Callable[[], Encoder]] = [
     lambda: outputs.native(exclude=()),

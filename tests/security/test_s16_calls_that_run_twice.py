@@ -24,8 +24,6 @@ from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
 from tests.support.approvals import ANN, Bank, EndedRun, calls, run_chat
 from tests.support.patching import with_clock
 
-pytestmark = pytest.mark.anyio
-
 PAY: Any = calls(("pay", ANN))
 CALL = ToolCall(id="n0", name="pay", arguments={"to": "Ann"}, dialect="native")
 

@@ -24,7 +24,7 @@ from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.options import grouped
 from tests.support.serving import Served
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 PAY = calls(("pay", ANN))
 SIGN = calls(("sign", {"text": "Dear Ann"}))

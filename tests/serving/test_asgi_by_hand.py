@@ -16,8 +16,6 @@ from streamtools.outputs.asgi import event_stream_response, send_events
 from streamtools.serving.response_writer import ResponseWriter
 from tests.support.serving import Exchange, read_frames
 
-pytestmark = pytest.mark.anyio
-
 EVENTS: list[UIEvent] = [Start("r", seq=1), Done("finished", "stop", None, [], seq=2)]
 
 

@@ -30,8 +30,6 @@ from tests.support.serving import Exchange, read_frames
 from tests.support.stories import Script
 from tests.support.stories import batches as texts
 
-pytestmark = pytest.mark.anyio
-
 STOP = ProviderCompleted(finish_reason="stop")
 HELLO: list[UIEvent] = [Start("r", seq=1), Text("Hello", seq=2), Done("finished", "stop", None, [], seq=3)]
 

@@ -33,7 +33,7 @@ from tests.support.loopback import Loopback
 from tests.support.options import grouped
 from tests.support.serving import Served, read_frames
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 
 def chunk(text: str) -> bytes:

@@ -16,8 +16,6 @@ from tests.serving.test_asgi_server import app, chunk, read_until, visiting
 from tests.support.loopback import Loopback
 from tests.support.serving import Served
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_server_that_cancels_its_tasks() -> None:

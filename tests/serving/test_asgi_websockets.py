@@ -28,7 +28,7 @@ from tests.support.serving import Served
 from tests.support.stories import Script
 from tests.support.stories import batches as texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 STOP = [ProviderCompleted(finish_reason="stop")]
 

@@ -24,9 +24,6 @@ from streamtools.stream import ToolStream
 from tests.serving.test_asgi_by_hand import Socket
 from tests.support.stories import Script
 
-pytestmark = pytest.mark.anyio
-
-
 REFUSED: dict[str, Callable[[str], Exception]] = {
     "busy": ConversationBusy,
     "decision_refused": InvalidDecision,

@@ -20,8 +20,6 @@ from tests.serving.test_asgi_by_hand import Socket
 from tests.support.serving import Exchange, read_frames
 from tests.support.stories import Script
 
-pytestmark = pytest.mark.anyio
-
 PAGE = [{"token": "a"}, {"token": "b"}, {"end": "finished"}]
 FAILED = [{"error": "stream_interrupted"}, {"end": "failed"}]
 

@@ -62,7 +62,7 @@ from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 PAY = calls(("pay", ANN))
 BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))

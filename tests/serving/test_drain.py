@@ -36,8 +36,6 @@ from tests.support.loops import ONE_LOOP
 from tests.support.serving import Exchange, Served, read_frames
 from tests.support.stories import Script
 
-pytestmark = pytest.mark.anyio
-
 LONG = 3600.0  # seconds of a drain that is not waited for
 STOP = [ProviderCompleted(finish_reason="stop")]
 

@@ -20,8 +20,6 @@ from tests.serving.test_runs import read as read_run
 from tests.support.log_laws import EventLog, MemoryLog, assert_log_laws
 from tests.support.stories import story
 
-pytestmark = pytest.mark.anyio
-
 
 async def write(log: EventLog, key: str, first: int, last: int, *, done: bool = False) -> list[UIEvent]:
     """Append texts with these seqs, and `done` if requested, and return them."""

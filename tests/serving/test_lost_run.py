@@ -26,8 +26,6 @@ from tests.serving.test_runs_resuming import TOOLS
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.loops import ONE_LOOP
 
-pytestmark = pytest.mark.anyio
-
 
 async def told(name: str) -> list[UIEvent]:
     """The events of a recording, or of a chat with all kinds of calls."""

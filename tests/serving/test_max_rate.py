@@ -189,7 +189,6 @@ def test_planted_faults_are_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
         check(*anyio.run(respond, TYPING, Clock(monkeypatch)))
 
 
-@pytest.mark.anyio
 async def test_a_client_reconnects_after_any_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without `max_rate`, and after events that were joined."""
     Clock(monkeypatch)
@@ -222,7 +221,6 @@ async def test_a_client_reconnects_after_any_message(monkeypatch: pytest.MonkeyP
                 assert "".join(f"<{number}>" for number in range(20)) == shown
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("conversations", [False, True])
 async def test_the_frames_of_a_websocket(conversations: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text waits in a frame for the next slot, also with a custom format."""
@@ -256,7 +254,6 @@ async def test_the_frames_of_a_websocket(conversations: bool, monkeypatch: pytes
         group.cancel_scope.cancel()
 
 
-@pytest.mark.anyio
 async def test_an_encoder_that_fails_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exception about a waiting text is raised alone, and the stream is closed."""
     clock = Clock(monkeypatch)
@@ -281,7 +278,6 @@ async def test_an_encoder_that_fails_later(monkeypatch: pytest.MonkeyPatch) -> N
     assert source.closed
 
 
-@pytest.mark.anyio
 async def test_waiting_text_of_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is sent before the end of the body."""
     Clock(monkeypatch)

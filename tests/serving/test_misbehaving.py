@@ -26,7 +26,7 @@ from tests.support.bounds import stored
 from tests.support.loopback import Loopback
 from tests.support.serving import Exchange
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 
 async def _endless(delta: str) -> AsyncIterator[str]:

@@ -31,7 +31,7 @@ from tests.support.collected import collecting
 from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 LEASE = 1.0  # seconds, so long that a process on a busy machine renews it in time
 

@@ -22,7 +22,7 @@ from tests.support.cut_client import CutClient
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, story, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 STOP = ProviderCompleted(finish_reason="stop")

@@ -22,7 +22,7 @@ from tests.support.log_laws import MemoryLog, assert_log_laws
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 STOP = ProviderCompleted(finish_reason="stop")

@@ -21,7 +21,7 @@ from tests.serving.test_runs import held, read
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 STOP = ProviderCompleted(finish_reason="stop")
 OWNERS = [f"user {number}" for number in range(1_000)]

@@ -20,7 +20,7 @@ from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
 from tests.serving import test_runs, test_runs_approval, test_runs_faults, test_runs_keeping, test_runs_resuming
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 MODULES = (test_runs, test_runs_approval, test_runs_keeping, test_runs_resuming, test_runs_faults)

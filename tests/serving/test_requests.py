@@ -37,8 +37,6 @@ from streamtools.stream.long_work import IN_THREAD
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Served
 
-pytestmark = pytest.mark.anyio
-
 
 class Posted:
     """A request with these pieces. It waits for an event among them, and raises an exception."""

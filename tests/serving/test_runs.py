@@ -15,8 +15,6 @@ from streamtools.outputs import validate
 from streamtools.runs import Run, Runs
 from tests.support.stories import Script, WaitingTool, story, texts
 
-pytestmark = pytest.mark.anyio
-
 WAIT = '###:{"name":"wait"}'
 STOP = ProviderCompleted(finish_reason="stop")
 

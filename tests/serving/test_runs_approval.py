@@ -14,8 +14,6 @@ from streamtools.runs import LostRun, MemoryEventLog, Run, Runs
 from streamtools.tools import Approve
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
-pytestmark = pytest.mark.anyio
-
 BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
 
 

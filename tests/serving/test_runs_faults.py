@@ -21,8 +21,6 @@ from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.serving.test_runs import WAIT, held, read
 from tests.support.stories import Script, WaitingTool, story, texts
 
-pytestmark = pytest.mark.anyio
-
 STOP = ProviderCompleted(finish_reason="stop")
 BROKEN = ["start", "error stream_interrupted", "done failed: None (None)"]
 LEFT = ["start", "text 'a'", "done cancelled: None (None)"]

@@ -20,8 +20,6 @@ from tests.support.approvals import QUESTION, Bank, block
 from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 
-pytestmark = pytest.mark.anyio
-
 STOP = ProviderCompleted(finish_reason="stop")
 PAID = '{"to":"Ann","amount":5}'
 

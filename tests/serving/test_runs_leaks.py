@@ -23,7 +23,7 @@ from streamtools.runs import Runs
 from tests.serving.test_runs import held, read
 from tests.serving.test_runs_faults import giving
 
-pytestmark = [pytest.mark.anyio, pytest.mark.deep]
+pytestmark = pytest.mark.deep
 
 OBJECTS = 200
 BLOCKS = 1_000

@@ -52,7 +52,6 @@ async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
     return await read(run.attach(taken[-1].seq if taken else 0), taken)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", EACH)
 @OTHER_LOOP_DEEP
 async def test_dropped_after_each_event(name: str) -> None:

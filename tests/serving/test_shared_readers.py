@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from streamtools import ToolStream, outputs
 from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta
@@ -12,8 +11,6 @@ from streamtools.runs import Runs
 from streamtools.serving.event_response import event_stream_response
 from tests.support.serving import Exchange
 from tests.support.stories import Script
-
-pytestmark = pytest.mark.anyio
 
 STOP = ProviderCompleted(finish_reason="stop")
 

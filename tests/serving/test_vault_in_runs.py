@@ -43,7 +43,7 @@ from tests.support.serving import Exchange, read_frames
 from tests.support.talks import says
 from tests.whole.test_server_programs import BLOCKS, END, PAY, PROGRAMS, serving
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 ANN, BO, CY, DEE = "ann@example.org", "bo@example.com", "cy@example.net", "dee@example.org"
 CARD = 4111111111111111

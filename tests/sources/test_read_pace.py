@@ -16,8 +16,6 @@ from streamtools.sources import read_pace
 from streamtools.sources.read_pace import ReadPace
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 SLOT = 1 / 30
 
 

@@ -15,8 +15,6 @@ from streamtools.sources.detection import ADAPTERS
 from tests.sources.adapters import cuts, response_identity
 from tests.support.cases import together
 
-pytestmark = pytest.mark.anyio
-
 
 def sse(*values: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)

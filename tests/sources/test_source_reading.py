@@ -22,8 +22,6 @@ from tests.sources.adapters import collect
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 STREAM = [
     b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
     b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}\n\nid: 1\n\n: wait\n\n',

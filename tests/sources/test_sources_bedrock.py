@@ -249,7 +249,6 @@ def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("declared", ["application/vnd.amazon.eventstream", "application/octet-stream"])
-@pytest.mark.anyio
 async def test_streams_of_bedrock_are_detected(declared: str) -> None:
     """By its content type, and else by its first byte."""
     body = BY_NAME["bedrock"].body

@@ -145,7 +145,6 @@ def test_a_stream_that_breaks_off_before_its_first_event_is_an_interruption() ->
     assert ["stream_interrupted"] == [each.code for each in Undecided().close("reset") if isinstance(each, SourceError)]
 
 
-@pytest.mark.anyio
 async def test_a_response() -> None:
     """`sources.detect` reads a response, or anything that other sources read."""
 

@@ -22,8 +22,6 @@ from tests.sources.adapters import called, collect
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
 
 class Shape(BaseModel):
     model_config = ConfigDict(extra="allow", populate_by_name=True)

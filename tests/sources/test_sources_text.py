@@ -14,8 +14,6 @@ from streamtools.sources.adapter import PlainText, ReadyEvents
 from tests.sources.adapters import collect
 from tests.sources.test_source_reading import lost
 
-pytestmark = pytest.mark.anyio
-
 STOP = ProviderCompleted(finish_reason="stop")
 
 

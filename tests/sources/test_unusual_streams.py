@@ -151,7 +151,6 @@ def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
         assert [call] == events[-1].pending
 
 
-@pytest.mark.anyio
 async def test_a_history_omits_the_calls_of_the_provider() -> None:
     """Calls that the provider has run need no result."""
     chunks = [asked("c1"), completed(custom("c1"), answer())]
@@ -206,7 +205,6 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize(("name", "body", "words"), FOREIGN.values(), ids=FOREIGN)
-@pytest.mark.anyio
 async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: str) -> None:
     """The error names the declared type, the first event and the right source. The run fails."""
     declared = "text/html" if body.startswith(b"<") else "text/event-stream"

@@ -25,8 +25,6 @@ from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.provider_streams import CALLS, NAMES, PROVIDERS, Provider
 
-pytestmark = pytest.mark.anyio
-
 Made = list[tuple[str, dict[str, Any]]]
 
 

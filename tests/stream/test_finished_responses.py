@@ -15,7 +15,7 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolRegistry
 from tests.support.cases import cases, together
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 BERN = '{"city": "Bern"}'
 OLLAMA = {"id": "a", "function": {"name": "weather", "arguments": {"city": "Bern"}}}

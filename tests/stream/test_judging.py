@@ -35,8 +35,6 @@ from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.stories import Script, texts
 
-pytestmark = pytest.mark.anyio
-
 CALL = '###:{"name": "now", "arguments": {"a": "b"}}'
 STOP = ProviderCompleted(finish_reason="stop")
 ANSWER = f"Hello there. How are you?\n{CALL}Fine, “thanks!” And\n\nno more"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
@@ -26,7 +25,6 @@ def add(a: float, b: float) -> dict[str, Any]:
     return {"sum": a + b, "message": f"{a} + {b}"}
 
 
-@pytest.mark.anyio
 async def test_a_backend_streams_an_answer_and_continues_the_history() -> None:
     history = [{"role": "user", "content": "What is 1 + 2?"}]
     shown = ""

@@ -25,8 +25,6 @@ from tests.support.cases import cases
 from tests.support.loops import ONE_LOOP
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
-
 
 def planted(dialect: Dialect) -> str:
     """Return an answer that quotes a call."""

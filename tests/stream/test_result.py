@@ -18,7 +18,7 @@ from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 STOP = kinds.ProviderCompleted(finish_reason="stop")
 TURN = kinds.ProviderCompleted(finish_reason="tool_calls", ends_run=False)

@@ -22,8 +22,6 @@ from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.options import PLACES, grouped
 from tests.support.stories import Script, story, texts
 
-pytestmark = pytest.mark.anyio
-
 ADD = '###:{"name":"add","arguments":{"a":1,"b":2}}'
 WAIT = '###:{"name":"wait"}'
 STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")

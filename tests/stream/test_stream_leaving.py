@@ -20,8 +20,6 @@ from tests.stream.test_stream import read
 from tests.support.options import grouped
 from tests.support.stories import Script, WaitingTool, story, texts
 
-pytestmark = pytest.mark.anyio
-
 WAIT = '###:{"name":"wait"}'
 NOW = '###:{"name":"now"}'
 STOP = ProviderCompleted(finish_reason="stop")

@@ -6,7 +6,6 @@ import importlib
 import pkgutil
 from typing import Any
 
-import pytest
 from opentelemetry.semconv import attributes
 from opentelemetry.semconv._incubating import attributes as incubating
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
@@ -20,8 +19,6 @@ from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import Collected, collecting
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-
-pytestmark = pytest.mark.anyio
 
 USAGE = {
     "prompt_tokens": 7,

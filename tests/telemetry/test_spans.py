@@ -20,8 +20,6 @@ from tests.support.collected import collecting, context_of, is_child
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
-
 ASK = [{"role": "user", "content": "How is the weather in Rome?"}]
 CALL = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}'
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}

@@ -130,7 +130,6 @@ def test_the_repr_of_an_event_is_python(event: ui.Event) -> None:
     assert event == eval(repr(event), vars(events).copy())
 
 
-@pytest.mark.anyio
 @pytest.mark.trio_deep
 @pytest.mark.parametrize("name", shipped())
 async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:

@@ -20,9 +20,6 @@ from streamtools.tools.ledger import NO_LEASE, call_key
 from tests.support.cases import together
 from tests.support.patching import with_clock
 
-pytestmark = pytest.mark.anyio
-
-
 _NUMBERS = count()
 
 

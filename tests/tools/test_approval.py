@@ -21,8 +21,6 @@ from tests.support.approvals import ANN, Bank, EndedRun, block, calls, resume, r
 from tests.support.cases import together
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
-
 ASKED = calls(("pay", ANN), ("look", {}))
 DEEP = '{"questions":[{"call":{"arguments":{"a":' + "[" * 100_000
 

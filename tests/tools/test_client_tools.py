@@ -14,8 +14,6 @@ from streamtools.tools.approvals import Answer, Deny
 from tests.support.approvals import Bank, EndedRun, calls, resume, run_chat
 from tests.support.cases import together
 
-pytestmark = pytest.mark.anyio
-
 SIGN = ("sign", {"text": "I owe you."})
 
 

@@ -35,7 +35,6 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
     return Question(call=PAY, digest=PAY.digest, approval=approval, expires=expires)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("decision", [Approve(), Approve(PAY.digest), Deny("no money")])
 @pytest.mark.parametrize(
     ("decided", "now", "is_late"),

@@ -21,8 +21,6 @@ from streamtools.tools.results import ToolOutcome
 from tests.support.approvals import ANN, Bank, block, calls, resume, run_chat
 from tests.tools.test_mcp import Server, listed
 
-pytestmark = pytest.mark.anyio
-
 PAY: Any = calls(("pay", ANN))
 
 

@@ -18,8 +18,6 @@ from streamtools.tools.guards import Guards, GuardTracker
 from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 
-pytestmark = pytest.mark.anyio
-
 SAME = '###:{"name":"look"}'
 BAD = "###:{\"name\":'look'}\n\n"
 TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)

@@ -34,8 +34,6 @@ from tests.support.postgres import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.stories import story
 
-pytestmark = pytest.mark.anyio
-
 CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")
 DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 

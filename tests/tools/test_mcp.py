@@ -18,8 +18,6 @@ from streamtools.history import User
 from streamtools.tools import ToolOutcome
 from tests.support.cases import together
 
-pytestmark = pytest.mark.anyio
-
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 

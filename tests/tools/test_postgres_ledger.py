@@ -17,7 +17,7 @@ from streamtools.tools import Claim, PostgresLedger
 from tests.support.postgres import PostgresServer
 from tests.support.stories import story
 
-pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+pytestmark = pytest.mark.servers
 
 CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")
 

@@ -24,7 +24,7 @@ from tests.support.patching import with_clock
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")

@@ -13,9 +13,6 @@ from streamtools.tools import Tool, ToolRegistry, tool
 from streamtools.tools.context import CallEnded, ToolContext
 from streamtools.tools.invocation import invoke
 
-pytestmark = pytest.mark.anyio
-
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from streamtools.tools import Tool
 from tests.support.stories import Script, texts
 from tests.tools.test_tool_runner import Interface, call, runner
 
-pytestmark = pytest.mark.anyio
-
 STOP = ProviderCompleted(finish_reason="stop")
 
 

@@ -118,7 +118,6 @@ def test_an_unknown_format_is_refused() -> None:
         ToolRegistry().definitions("soap")
 
 
-@pytest.mark.anyio
 @pytest.mark.trio_deep
 @pytest.mark.parametrize(
     ("name", "arguments", "result"),
@@ -142,7 +141,6 @@ async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: A
         assert result == await registry.execute(name, arguments)
 
 
-@pytest.mark.anyio
 @pytest.mark.trio_deep
 async def test_execute_returns_the_result_for_the_interface() -> None:
     """Progress is dropped."""
@@ -187,7 +185,6 @@ async def asks_another() -> Any:
     return await ToolRegistry().execute("nobody")
 
 
-@pytest.mark.anyio
 @pytest.mark.trio_deep
 @pytest.mark.parametrize(
     ("function", "kind", "message", "cause"),

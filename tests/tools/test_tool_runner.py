@@ -23,8 +23,6 @@ from streamtools.tools import Tool, ToolContext, ToolOutcome, ToolRegistry, Tool
 from streamtools.tools.runner import Runner, RunnerOptions
 from tests.support.cases import together
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "hunter2-s3cret"
 
 

@@ -89,7 +89,6 @@ class Bank:
         return "Bank"
 
 
-@pytest.mark.anyio
 async def test_a_method_of_an_instance_is_a_tool() -> None:
     ann = Tool(Bank("Ann").balance)
     assert (["currency"], "Ann: 3 EUR") == (list(ann.parameters["properties"]), ann("EUR"))

@@ -34,7 +34,6 @@ OSLO = City(name="Oslo", people=717710)
 WRITTEN = OSLO.model_dump_json()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
     """The error message repeats names that the model chose. A model that repeats it calls nothing."""
@@ -77,7 +76,6 @@ def answer_in_a_call(pieces: Iterable[str]) -> Loopback:
     return Loopback([sse(event) for event in events])
 
 
-@pytest.mark.anyio
 async def test_claude_answers_in_a_call() -> None:
     """The value grows with each piece. The history has it as text, without a call."""
     answer = answer_in_a_call(WRITTEN[at : at + 7] for at in range(0, len(WRITTEN), 7))
@@ -135,7 +133,6 @@ def test_an_answer_in_a_call_becomes_text_once(size: int, told_again: bool, at_o
     )
 
 
-@pytest.mark.anyio
 async def test_a_fallback_gets_the_schema_as_text() -> None:
     """A provider that enforces a schema would start the value again."""
 

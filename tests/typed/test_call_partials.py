@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -77,7 +76,6 @@ def test_a_malformed_call_ends_with_an_error() -> None:
     assert grown(events) == {error.call_id: {"x": "one"}}
 
 
-@pytest.mark.anyio
 async def test_arguments_are_not_part_of_the_output() -> None:
 
     async def deltas() -> Any:

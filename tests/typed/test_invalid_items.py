@@ -28,7 +28,7 @@ from tests.support.provider import Provider
 from tests.typed.test_asked_for import answer_in_a_call
 from tests.typed.test_typed_values import Cat, Dog, deltas
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 
 class Row(BaseModel):

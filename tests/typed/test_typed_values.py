@@ -34,8 +34,6 @@ from streamtools.runs import MemoryEventLog, Runs
 from streamtools.typed import OutputType
 from tests.support.cases import together
 
-pytestmark = pytest.mark.anyio
-
 floats = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | st.integers() | floats | st.text(max_size=8)
 values = st.recursive(

@@ -16,7 +16,7 @@ from streamtools.events import Call, Error, Executed, NativeToolCall, ProviderCo
 from streamtools.tools import tool
 from tests.support.cases import cases
 
-pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
+pytestmark = pytest.mark.trio_deep
 
 ARGUMENTS = {"city": "Bern"}
 TEXT = json.dumps(ARGUMENTS)

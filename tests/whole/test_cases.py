@@ -13,7 +13,6 @@ from tests.support.loops import ONE_LOOP
 NUMBERS = [1, pytest.param(2, id="two"), 3, 4]
 
 
-@pytest.mark.anyio
 @ONE_LOOP
 async def test_each_failed_case_is_named() -> None:
     """By its id or its value, as with `pytest.mark.parametrize`."""

@@ -35,7 +35,6 @@ async def ask(monkeypatch: pytest.MonkeyPatch, url: str | None = None) -> list[A
     return read_frames(response.content)
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model, it prints the lines of the README in order. `…` marks omitted text."""
@@ -49,7 +48,6 @@ async def test_the_program_plays_a_script(monkeypatch: pytest.MonkeyPatch) -> No
     assert "~~~" not in "".join(event["text"] for event in events if event["type"] == "text")
 
 
-@pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_the_program_calls_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tool runs on a call of that model."""

@@ -27,8 +27,6 @@ from tests.support.loopback import Loopback
 from tests.support.planted import KEYS
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
-
 SECRETS = {
     "argument": "arg-4711-secret",
     "result": "result-4711-secret",

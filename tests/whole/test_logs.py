@@ -18,8 +18,6 @@ from streamtools.logs import without_inputs
 from streamtools.tools import Tool
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
-
 
 class City(BaseModel):
     name: str

@@ -14,7 +14,7 @@ from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.servers]
 
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8"))
 

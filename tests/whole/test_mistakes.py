@@ -46,9 +46,6 @@ from tests.machine.test_found_by_attack import collect
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
-pytestmark = pytest.mark.anyio
-
-
 DEFINITION = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 

@@ -46,7 +46,6 @@ def programs(page: str) -> Iterator[Block]:
     return (block for block in read_blocks(read(page)) if block.language == "python" and "app" not in block.notes)
 
 
-@pytest.mark.anyio
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("page", ["rules", "permissions", "observability"])
 async def test_asynchronous_code_prints_the_output_of_the_page(
@@ -156,7 +155,6 @@ def test_the_histories_page_lists_formats_and_choices() -> None:
         assert f'`"{word}"`' in page
 
 
-@pytest.mark.anyio
 @OTHER_LOOP_DEEP
 async def test_the_recipes_print_the_output_of_the_page(
     names: dict[str, Any], capsys: pytest.CaptureFixture[str]

@@ -81,7 +81,6 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     logging.getLogger("streamtools.conversation").setLevel(logging.NOTSET)
 
 
-@pytest.mark.anyio
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("section", SECTIONS)
 async def test_code_prints_the_output_of_the_pages(

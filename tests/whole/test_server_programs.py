@@ -27,7 +27,7 @@ from tests.support.readme import ROOT, read_blocks, running
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, ends, native, says
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = pytest.mark.asyncio_only
 
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),

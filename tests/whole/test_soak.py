@@ -14,8 +14,6 @@ from benchmarks.soaking.witness import Witness, Wrong
 from streamtools import RunnerOptions, ToolStream
 from streamtools.events import CallStart, UIEvent, UsageReport, Warning
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.deep
 async def test_lost_and_duplicate_events_are_found() -> None:
