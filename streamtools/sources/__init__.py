@@ -80,10 +80,9 @@ def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def bedrock(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of Bedrock's ConverseStream, or of InvokeModelWithResponseStream.
+    """Return the source events of Bedrock's ConverseStream.
 
-    `response` yields the bytes of the HTTP response, or the events of boto3's stream. With InvokeModel, the format of
-    the model must be Anthropic's Messages or chat completions.
+    `response` yields the bytes of the HTTP response, or the events of boto3's stream.
     """
     return Source(response, ADAPTERS["bedrock"](limits))
 

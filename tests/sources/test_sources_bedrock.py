@@ -1,4 +1,4 @@
-"""Bedrock: binary messages with their checksums, Converse's blocks, and a model's own stream inside of InvokeModel."""
+"""Bedrock: binary messages with their checksums, and Converse's blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import called, read, texts
 from tests.support.bodies import Pieces
 from tests.support.cuts import cut, places, usual_cuts
-from tests.support.event_streams import chunk, event, exception, message
+from tests.support.event_streams import event, exception, message
 from tests.support.provider_streams import BY_NAME
 
 STOP = kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn")
@@ -198,54 +198,15 @@ STREAMS: dict[str, tuple[list[bytes], list[kinds.SourceEvent]]] = {
         [kinds.SourceError("Oops (500)", cause="500")],
     ),
     "no end": ([delta(text="a")], [kinds.TextDelta("a")]),
-    "Anthropic inside": (
-        [
-            chunk({"type": "message_start", "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 5}}}),
-            chunk({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-            chunk({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ü"}}),
-            chunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
-            chunk({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 5}}),
-        ],
-        [
-            kinds.SourceUsage(kinds.Usage(input=5)),
-            kinds.TextDelta("ü"),
-            kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="end_turn", usage=kinds.Usage(input=5)),
-        ],
-    ),
-    "an exception inside": (
-        [
-            chunk({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}),
-            exception("modelStreamErrorException", {"message": "No", "originalStatusCode": 500}),
-        ],
-        [kinds.TextDelta("a"), kinds.SourceError("No (modelStreamErrorException)", cause="modelStreamErrorException")],
-    ),
-    "chat completions inside": (
-        [chunk({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]})],
-        [kinds.TextDelta("a"), kinds.ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")],
-    ),
 }
 
 
 def test_events_of_boto3_are_read_like_bytes() -> None:
-    """One object with one member each, bytes as bytes, is the same as the message."""
+    """One object with one member each, is the same as the message."""
     value = {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "a"}}}
-    inside = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
     assert [kinds.TextDelta("a")] == Bedrock().take(value)
-    assert [kinds.TextDelta("a")] == Bedrock().take({"chunk": {"bytes": json.dumps(inside).encode()}})
     told = Bedrock().take({"validationException": {"message": "No"}})
     assert [kinds.SourceError("No (validationException)", cause="validationException")] == told
-
-
-def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
-    """Only the chunk is lost. A stream without a readable chunk has another format."""
-    bad, unknown = event("chunk", {"bytes": "?"}), chunk({"generation": "a"})
-    good = chunk({"type": "message_stop"})
-    assert [kinds.SourceWarning, kinds.SourceRaw, kinds.ProviderCompleted] == [
-        type(each) for each in read(Bedrock, bad, unknown, good)
-    ]
-    (_, error) = read(Bedrock, unknown)
-    assert isinstance(error, kinds.SourceError)
-    assert "begins with an object with the fields generation" in error.message
 
 
 @pytest.mark.parametrize("declared", ["application/vnd.amazon.eventstream", "application/octet-stream"])

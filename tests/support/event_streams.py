@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from collections.abc import Mapping
@@ -31,8 +30,3 @@ def exception(name: str, value: Any) -> bytes:
     """Return a message with an exception."""
     headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
     return message(json.dumps(value).encode(), headers)
-
-
-def chunk(value: Any) -> bytes:
-    """Return the message of InvokeModel for an event of the model's API."""
-    return event("chunk", {"bytes": base64.b64encode(json.dumps(value).encode()).decode(), "p": "abc"})

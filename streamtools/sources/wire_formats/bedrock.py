@@ -1,19 +1,14 @@
-"""Reads Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as boto3 events. Sans-IO.
+"""Reads Bedrock's ConverseStream, as binary messages or as boto3 events. Sans-IO.
 
 Converse uses one format for all models. Content blocks have an index, grow by deltas, and stop. Only some blocks, such
 as calls, have a start event. The stop reason follows the blocks, and the last message, `metadata`, holds the usage. The
-turn ends there, or at the end of the transport. The turn is complete if a stop reason has arrived.
-
-InvokeModel sends the stream of the model vendor's API: Anthropic's Messages, or chat completions. Each event of that
-stream is base64 in a `chunk`. The adapter for that API reads these events. In Converse and in InvokeModel, an exception
-may arrive in place of an event. The exception is reported as an error.
+turn ends there, or at the end of the transport. The turn is complete if a stop reason has arrived. An exception may
+arrive in place of an event, and is reported as an error.
 """
 
 from __future__ import annotations
 
-import binascii
 import struct
-from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
@@ -37,10 +32,7 @@ from streamtools.sources.adapter import (
     end_doubtful,
     skipped,
 )
-from streamtools.sources.event_formats import format_of
 from streamtools.sources.provider_terms import bounded, object_in, read_fault, read_usage, string, text_in
-from streamtools.sources.wire_formats.anthropic import Anthropic
-from streamtools.sources.wire_formats.openai import ChatCompletions
 
 # This section splits binary messages into frames.
 #
@@ -156,7 +148,6 @@ def _error_data(name: str, payload: bytes) -> bytes:
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"  # the type of a call that Bedrock runs
 _WHOLE = ("toolResult", "image")  # blocks that are forwarded when complete, because the next request repeats them
-_INNER_ADAPTERS: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
 
 
 class Bedrock(FrameAdapter):
@@ -167,7 +158,6 @@ class Bedrock(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(EventStreamDecoder(limits.frame), limits)
-        self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
         self._whole_blocks: dict[Any, tuple[str, GrowingItem]] = {}  # open blocks of the kinds in `_WHOLE`, by index
         self._open_text: int | None = None  # the index of the current text block
@@ -176,8 +166,6 @@ class Bedrock(FrameAdapter):
 
     @property
     def ended(self) -> bool:
-        if self._inner is not None and self._reason is None:
-            return self._over or self._inner.ended
         return self._over or bool(self._reason)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
@@ -195,8 +183,6 @@ class Bedrock(FrameAdapter):
             _HANDLERS[name](self, value, events)
         else:
             self._pass_not_understood(frame, value, events)
-
-    # Methods for Converse.
 
     def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         start, index = object_in(value, "start"), _block_index(value)
@@ -279,45 +265,12 @@ class Bedrock(FrameAdapter):
         if self._reason is not None:  # the metadata are the last message
             self._end(events)
 
-    # Methods for InvokeModel.
-
-    def _read_chunk(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        try:
-            frame = Frame(b64decode(string(value.get("bytes")) or "", validate=True))
-        except (binascii.Error, ValueError):
-            frame = Frame(b"a chunk that is not base64")
-        inner = self._decode(frame, events) if self._inner is None else None
-        if inner is UNREADABLE:
-            return
-        if self._inner is None and (name := format_of("message", inner)) in _INNER_ADAPTERS:
-            self._inner = _INNER_ADAPTERS[name](self._limits)
-            self.format = self._inner.format
-        if self._inner is None:
-            self._pass_not_understood(frame, inner, events)
-        else:
-            events += self._inner.feed_frames([frame])
-            self._over = self._inner._over
-
-    # Methods for the end of the stream.
-
     def _end(self, events: list[SourceEvent]) -> None:
-        if self._inner is not None:
-            # Record for `ended` whether the inner stream has ended by itself, because `close` ends it in any case.
-            self._reason = "inside" if self._inner.ended else ""
-            events += self._inner.close()
-            return
         self._flush(events)
         for kind, item in self._whole_blocks.values():  # these blocks are incomplete
             events.append(SourceRaw({kind: _with_joined_texts(item.whole())}))
         if self._reason is not None:
             self._complete_response(self._reason, self._usage, events)
-
-    def _fail(self, fault: Any, events: list[SourceEvent]) -> None:
-        if self._inner is None:
-            super()._fail(fault, events)
-            return
-        events += self._inner.close(fault)
-        self._over = True
 
 
 def _with_joined_texts(block: dict[str, Any]) -> dict[str, Any]:
@@ -343,7 +296,6 @@ _HANDLERS: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None
     "contentBlockStop": Bedrock._stop_block,
     "messageStop": Bedrock._stop_message,
     "metadata": Bedrock._read_metadata,
-    "chunk": Bedrock._read_chunk,
 }
 
 
