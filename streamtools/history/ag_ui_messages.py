@@ -21,7 +21,6 @@ from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import ARRAY, OBJECT, Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
-MALFORMED = "$malformed"  # the key of an object that wraps malformed arguments
 _FOREIGN_MEMBERS = ("type", "parts", "tool_calls", "tool_call_id")  # fields of other formats
 
 
@@ -73,24 +72,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     for call in calls if isinstance(calls, ARRAY) else ():
         id = string_at(call, "id")
         if isinstance(call, OBJECT) and id and not reader.is_open(id):
-            turn.add_call(_as_written(call), id, signature=_provider_data(call, turn).get("signature"))
-
-
-def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a call with the arguments that the model wrote.
-
-    The AG-UI encoder of this library wraps malformed arguments in an object. This function unwraps them.
-    """
-    function = call.get("function")
-    arguments = string_at(function, "arguments")
-    if isinstance(function, OBJECT) and arguments.startswith(f'{{"{MALFORMED}"'):
-        try:
-            data = decode_json(arguments).value
-        except Rejected:
-            return call
-        if list(data) == [MALFORMED] and (raw := string_at(data, MALFORMED)):
-            return {**call, "function": {**function, "arguments": raw}}
-    return call
+            turn.add_call(call, id, signature=_provider_data(call, turn).get("signature"))
 
 
 def _provider_data(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ from streamtools.outputs.sse import encode_part, present, to_json
 PROTOCOL_VERSION = "1.0"
 
 MALFORMED = "$malformed"
-"""The name of the argument that holds the text of a malformed call. `history/ag_ui_messages.py` reads it."""
+"""The name of the argument that holds the text of a malformed call. Clients accept only an object as arguments."""
 
 
 class AGUIEncoder(FrontEndEncoder):
