@@ -83,7 +83,6 @@ def test_programs_print_the_output_of_the_page(
         assert block.output == "".join(line for line in lines if not line.startswith("20"))  # without log lines
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("column", range(3))
 async def test_the_vault_page_says_who_sees_what(column: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Judges, waiting runs and spans have tests of their own."""
