@@ -208,6 +208,7 @@ def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
             "in_code": st.sampled_from([None, "text", "call"]),
             "reasoning": st.sampled_from(["start", "start", "anywhere", "off"]),
             "in_reasoning": st.sampled_from([False, False, False, False, True]),
+            "call_partials": st.booleans(),
             "limits": st.just(Limits()) | limits,
         }
     )
