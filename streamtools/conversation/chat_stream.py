@@ -23,7 +23,7 @@ from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
 from streamtools.errors import check_function, check_kind, check_names, check_number, check_word
-from streamtools.events import COMPLETE, FollowUp, StepEnd, StepSuperseded, Thinking, UIEvent
+from streamtools.events import COMPLETE, FollowUp, StepEnd, StepStart, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls
 from streamtools.history.formats import write_continuation
@@ -67,6 +67,7 @@ _OTHER_NAMES = {
     "chat(model, messages)": "input prompt user_prompt message_history stream streaming",
     "follow_up=...": "tool_use_behavior prepareStep",
     "guards=Guards(...)": "usage_limits max_tool_calls max_calls",
+    'last_step="answer"': "early_stopping_method",
     "max_steps=...": "max_rounds max_turns max_iterations recursion_limit stop_when stopWhen",
     "output=...": "response_format output_type result_type",
     "runner=RunnerOptions(state=...)": "context deps",
@@ -78,7 +79,10 @@ _OTHER_NAMES = {
 """Maps code to the names that other libraries use for its purpose."""
 _HOMES |= {other: ours for ours, others in _OTHER_NAMES.items() for other in others.split()}
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
-_PARAMETERS = ("tools", "system", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
+_PARAMETERS = (
+    *("tools", "system", "follow_up", "max_steps", "last_step", "request", "continue_from"),
+    *StreamOptions.__annotations__,
+)
 
 
 class Chat(ToolStream):
@@ -101,6 +105,8 @@ class Chat(ToolStream):
       follow-up request adds, and returns those to send. A request that continues a paused turn is not reviewed. If the
       function raises an exception, the run ends with an error and the exception is raised again.
     - `max_steps`: the maximum number of steps. If the last one has calls, they do not run and remain pending.
+    - `last_step`: with `"answer"`, the last step that `max_steps` allows is requested with the tool choice `none`, so
+      that the model answers from the results that it has. With `"any"`, it may make calls.
     - `request`: a mapping that is merged into the body of each request, or a `RequestOptions`.
     - `continue_from`: the lost run that this chat continues. It began with the same `messages`.
     - `dialects`, `native_tool_calls`, `tool_choice`, `output`, `guards`, `resume`, `run_id`, `parser`, `runner`,
@@ -134,6 +140,7 @@ class Chat(ToolStream):
         system: str | None = None,
         follow_up: Literal["auto", "never"] | Review = "auto",
         max_steps: int = 10,
+        last_step: Literal["any", "answer"] = "any",
         request: RequestOptions | Mapping[str, Any] | None = None,
         continue_from: LostRun | None = None,
         **options: Unpack[StreamOptions],
@@ -145,6 +152,7 @@ class Chat(ToolStream):
             check_word("follow_up", follow_up, ("auto", "never"))
         check_names("chat()", options, _PARAMETERS, _HOMES, _ADVICE)
         check_number("max_steps", max_steps, 1)
+        check_word("last_step", last_step, ("any", "answer"))
         check_kind("system", system, str, optional=True)
         check_kind("parser", options.get("parser", DEFAULT_PARSER), ParserOptions)
         if request is None or isinstance(request, Mapping):
@@ -186,6 +194,7 @@ class Chat(ToolStream):
         self._follows_up = follow_up != "never"
         self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
+        self._ends_with_answer = last_step == "answer"
         if continue_from is not None:
             options["run_id"] = continue_from.id
             options["text"] = options.get("text", DEFAULT_TEXT).for_run(continue_from)
@@ -209,7 +218,9 @@ class Chat(ToolStream):
         """Continue a run from its log: finish its open step, or send its next request."""
         self._read_follow_ups(logged.events, copied)
         machine, shown = self._run.machine, ""
-        self._steps_left -= logged.steps - logged.steps_before
+        first = max([copied, *(event.seq for event in logged.events[:1])])  # earlier events are of the waiting run
+        types = [type(event) for event in logged.events if event.seq > first]
+        self._use_steps(types.count(StepStart) - types.count(StepSuperseded))
         if logged.open is not None and not logged.open.is_answered:
             self._steps_left += 1
             events, shown = machine.switch_model(self._run.collector.step_text, "the crashed process")
@@ -287,10 +298,16 @@ class Chat(ToolStream):
 
     # One request.
 
+    def _use_steps(self, count: int) -> None:
+        """Subtract `count` from the steps that are left. No call of the last step may run."""
+        self._steps_left -= count
+        self._guards.last_turn = self._steps_left <= 0
+        if self._guards.last_turn and self._ends_with_answer:
+            self._run.machine.tool_choice = ToolChoice("none")
+
     def _next_answer(self, shown: str = "") -> EventSource:
         """Return the source of the next answer. With `shown`, the answer continues this text."""
-        self._steps_left -= 1
-        self._guards.last_turn = self._steps_left == 0
+        self._use_steps(1)
         dialects, mode = self._writer.dialects, self._emulation
         choice = self._run.machine.tool_choice
         ask = Ask(
@@ -351,7 +368,7 @@ class Chat(ToolStream):
         await self._close_source()  # a review may take long
         machine.expect_answer()
         self._guards.check_tokens(machine.tokens_used)
-        if self._steps_left == 0:
+        if self._steps_left <= 0:
             self._guards.trip("max_steps")
         if self._guards.why is not None:
             self._run.emit(machine.stop(self._guards.why))
@@ -379,7 +396,7 @@ class Chat(ToolStream):
     def _find_complaint(self) -> str | None:
         """Return why the last answer is not a valid output. None if it is valid, or if no retry or step is left."""
         steps = self.result.steps
-        if not self._retries_left or not self._steps_left or not steps or steps[-1].results:
+        if not self._retries_left or self._steps_left <= 0 or not steps or steps[-1].results:
             return None
         return self._run.machine.output_fault or None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamtools.conversation.emulation import Emulation
-from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
+from streamtools.conversation.models.model import Ask, Model, instruct, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import add_teaching, augment_system_prompt
 from streamtools.conversation.reply import paired
 from streamtools.errors import Checked, check_methods
@@ -17,6 +17,8 @@ from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dial
 from streamtools.tools import ToolRegistry
 
 log = Logger(__name__)
+
+_NO_CALLS = "Call no tools now. Answer in text, from the results that you have."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,9 @@ class RequestWriter:
             native = model.native_tool_calls
         if teach == "always" or (teach == "auto" and native is False and self._can_teach):
             history = self._teach(history)
+        has_no_choice = getattr(model, "format", None) in ("bedrock", "ollama")  # their requests cannot forbid calls
+        if ask.tool_choice.mode == "none" and ask.tools and (native is False or teach == "always" or has_no_choice):
+            history = instruct(history, _NO_CALLS)
         if native is False:
             ask, history = replace(ask, tools=()), calls_as_text(history, self._taught, reserved=self.dialects)
         return self.with_type(replace(ask, history=tuple(history)), model)

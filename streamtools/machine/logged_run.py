@@ -129,8 +129,6 @@ class LoggedRun:
         """The `seq` of the last event."""
         self.steps = 0
         """The number of the last step that has started."""
-        self.steps_before = 0
-        """The number of the last step of the waiting run that this run continues; 0 if there is none."""
         self.open: LoggedStep | None = None
         """The open step."""
         self.finish_reason: str | None = None
@@ -164,7 +162,6 @@ class LoggedRun:
         for call in calls:
             logged.add(Call(call, seq=before.seq))
             logged.add(Thinking(False, call.id, seq=before.seq))
-        logged.steps_before = before.steps
         if logged.open is not None:
             logged.open.is_answered = True
         for event in events[len(before.events) :]:

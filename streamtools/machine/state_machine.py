@@ -667,6 +667,8 @@ class StreamMachine:
 
     def _add_new(self, calls: Sequence[ToolCall]) -> None:
         """Add new calls to `runnable`, or to `pending` if their results must not be sent to the provider."""
+        if self.tool_choice.mode == "none":
+            return  # `_end_turn` rejects the calls
         for call in calls[self._released :]:
             (self.pending if call.id in self._turn.native.unanswerable else self.runnable).append(call)
         self._released = len(calls)

@@ -49,8 +49,8 @@ class AGUIEncoder(FrontEndEncoder):
     `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
 
     The progress of a tool is a `CUSTOM` event with the name `tool-progress`, and each part of a typed answer is one
-    with the name `partial`. If another process continues a lost run, a `CUSTOM` event `reconnecting` comes before the
-    rest of the answer.
+    with the name `partial`. If another process or another model continues the answer, a `CUSTOM` event `reconnecting`
+    or `failed-over` comes before the rest.
     """
 
     def __init__(

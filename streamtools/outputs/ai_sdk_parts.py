@@ -60,8 +60,8 @@ class AISDKEncoder(FrontEndEncoder):
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
 
     The progress of a tool is sent as a part `data-tool-progress`, and each part of a typed answer as a part
-    `data-partial`. If another process continues a lost run, a part `data-reconnecting` comes before the rest of the
-    answer. `onData` receives these parts, and the message does not keep them.
+    `data-partial`. If another process or another model continues the answer, a part `data-reconnecting` or
+    `data-failed-over` comes before the rest. `onData` receives these parts, and the message does not keep them.
 
     `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as

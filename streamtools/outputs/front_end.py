@@ -258,6 +258,8 @@ class FrontEndEncoder(StreamEncoder, ABC):
                 return self._begin() + self._write_notice("partial", added)
             case events.Warning(Code.OWNER_LOST, message):
                 return self._begin() + self._write_notice("reconnecting", {"message": message})
+            case events.Warning(Code.FAILED_OVER, message):
+                return self._begin() + self._write_notice("failed-over", {"message": message})
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
             case events.StepSuperseded():  # not expected: `check_can_replace_steps` refuses such runs for these clients

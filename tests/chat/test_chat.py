@@ -15,7 +15,8 @@ from streamtools import events as kinds
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat, RequestOptions, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
-from streamtools.history import Assistant, System, User
+from streamtools.history import Assistant, Results, System, User
+from streamtools.outputs import validate
 from tests.support.cases import together
 from tests.support.history_rules import check_openai
 from tests.support.options import grouped
@@ -349,6 +350,30 @@ async def test_the_last_step_runs_no_calls() -> None:
     assert 2 == len(model.asks)
 
 
+@together(
+    ("call", "options"),
+    [
+        *((PARIS_CALL, options) for options in ({}, {"execute": "eager"})),
+        *((IN_TEXT, options) for options in ({}, {"native": False}, {"native": False, "execute": "eager"})),
+    ],
+)
+async def test_the_last_step_may_be_an_answer(call: ScriptedReply, options: dict[str, Any]) -> None:
+    """Its request has the results, and forbids calls. If the model makes one, it does not run, and is not pending."""
+    for last, errors in ((ANSWER, []), (call, [Code.TOOL_CHOICE_VIOLATION])):
+        told, model, _ = await hold([call, last], max_steps=2, last_step="answer", **options)
+        validate(told)
+        assert ["auto", "none"] == [ask.tool_choice.mode for ask in model.asks]
+        assert ("finished", []) == (end(told).reason, end(told).pending)
+        assert errors == [event.code for event in told if isinstance(event, kinds.Error)]
+        first, second = (ask.history for ask in model.asks)
+        assert isinstance(second[-1], Results)
+        before, after = (
+            next((each.text for each in asked if isinstance(each, System)), "") for asked in (first, second)
+        )
+        added = "Call no tools now. Answer in text, from the results that you have."
+        assert after.removeprefix(before).strip() == (added if "native" in options else "")
+
+
 def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
     return calls(*wanted, usage=kinds.Usage(total=total))
 
@@ -393,6 +418,7 @@ async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> No
     [
         ({"follow_up": "always"}, "follow_up must be one of 'auto', 'never'"),
         ({"teach": "maybe"}, "teach must be one of"),
+        ({"last_step": "text"}, "last_step must be one of 'any', 'answer'"),
         ({"max_steps": 0}, "max_steps must be a number of at least 1"),
         ({"tool_choice": "nope"}, "names 'nope'"),
         ({"messages": [{"role": "bot"}]}, "message 0"),

@@ -24,6 +24,7 @@ from streamtools.runs import LostRun
 from streamtools.sources import events as source_of
 from streamtools.tools import MemoryLedger, ToolError, ToolOutcome
 from streamtools.tools.ledger import entries_of
+from tests.support.cases import together
 from tests.support.loops import ONE_LOOP
 
 ASK = [{"role": "user", "content": "How is the weather in Oslo and in Rome?"}]
@@ -58,12 +59,15 @@ class Interruptible:
     most: float = math.inf
     """How many events the model sends, before it stops without an end."""
     sent: int = 0
+    choices: list[str] = field(default_factory=list)
+    """The mode of the tool choice of each request."""
 
     def body(self, ask: Ask) -> dict[str, Any]:
         return {}
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        self.choices.append(ask.tool_choice.mode)
         turns, last = [each for each in ask.history if isinstance(each, Assistant)], ask.history[-1]
         shown = ask.prefill or ""
         if isinstance(last, User) and "interrupted" in str(last.content):
@@ -208,7 +212,8 @@ def check(log: Sequence[kinds.UIEvent], expected: Sequence[kinds.UIEvent], resul
     done, expected_done = log[-1], expected[-1]
     assert isinstance(done, kinds.Done)
     assert isinstance(expected_done, kinds.Done)
-    assert (done.reason, done.pending) == (expected_done.reason, expected_done.pending)
+    names = [[call.name for call in each.pending] for each in (done, expected_done)]
+    assert (done.reason, names[0]) == (expected_done.reason, names[1])
 
 
 @pytest.mark.parametrize("has_ledger", [True, False], ids=["ledger", "no_ledger"])
@@ -241,6 +246,40 @@ async def test_a_chat_continues_after_any_series_of_crashes(
         if cut < len(log):
             log = await crashes.crash(log, cut)
     check(log, expected, crashes.result)
+
+
+@together(("limit", "last_step"), [(1, "any"), (1, "answer"), (None, "answer")])
+@ONE_LOOP
+async def test_a_limit_of_steps_holds_after_each_crash(limit: int | None, last_step: str) -> None:
+    """No call of the last step runs. With `None`, the model answers in the last step."""
+    for name, answers in ANSWERS.items():
+        limits = {"max_steps": limit or len(answers), "last_step": last_step}
+        crashes = Crashes(name, prefill=True, has_ledger=False, **limits)
+        expected = await crashes.whole()
+        for cut in range(len(expected) - (last_step == "any")):  # without the last event, the reason is not known
+            crashes.model.choices.clear()
+            log = await crashes.crash(expected, cut)
+            check(log, expected, crashes.result)
+            assert not (limit and RAN), (name, cut)
+            assert crashes.model.choices[-1:] in ([], ["none" if last_step == "answer" else "auto"])
+
+
+@ONE_LOOP
+async def test_only_answers_of_the_run_count() -> None:
+    """A superseded step does not. A process with a lower limit runs no calls after it."""
+    crashes = Crashes("native calls", prefill=True, has_ledger=False, max_steps=2, last_step="answer")
+    superseded: list[kinds.UIEvent] = [
+        kinds.StepStart(1, seq=2),
+        kinds.StepEnd(1, None, seq=3),
+        kinds.StepSuperseded(1, seq=4),
+    ]
+    await crashes.crash([kinds.Start("run_1", seq=1), *superseded], 4)
+    assert crashes.model.choices == ["auto", "none"]
+    crashes = Crashes("calls in text", prefill=True, has_ledger=False)
+    expected = await crashes.whole()
+    crashes.options["max_steps"] = 1
+    await crashes.crash(expected, 1 + [isinstance(event, kinds.FollowUp) for event in expected].index(True))
+    assert ("max_steps", []) == (crashes.result.finish_reason, RAN)
 
 
 async def test_text_rules_apply_to_the_rest_of_an_answer() -> None:

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from streamtools import RunnerOptions, ToolStream
-from streamtools.conversation import Ask, BedrockConverse, CohereChat
+from streamtools.conversation import Ask, BedrockConverse, CohereChat, RequestOptions
+from streamtools.conversation.request_writer import RequestWriter
 from streamtools.events import Done
 from streamtools.history import Message, User, read_messages
 from streamtools.tools import ToolChoice, ToolRegistry
@@ -56,6 +57,9 @@ def test_tool_choices() -> None:
     call = [{"id": "c", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
     asked = read_messages([{"role": "assistant", "tool_calls": call}])
     assert ["tools"] == list(config("none", (*HISTORY, *asked)))
+    writer = RequestWriter(RequestOptions(), ToolRegistry(*TOOLS), None, True, None, by_model=False)
+    (told,) = bedrock().body(writer.write(Ask(HISTORY, TOOLS, ToolChoice("none")), bedrock()))["system"]
+    assert told["text"].startswith("Be brief.\n\nCall no tools now.")
 
 
 @pytest.mark.parametrize(("model", "path"), [

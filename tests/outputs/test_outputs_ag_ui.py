@@ -29,6 +29,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
+from tests.support.cases import together
 from tests.support.front_ends import Part, check_ag_ui, read_body
 
 WEATHER = ToolCall(id="c1", name="weather", arguments={"city": "Rome"}, dialect="native")
@@ -85,10 +86,11 @@ def test_text_and_reasoning_are_messages() -> None:
     ] == inside(Reasoning("Hm", signature="s"), Text(""), Text("He"), Text("y"))
 
 
-def test_a_lost_process_is_reported_inside_a_text() -> None:
+@together(("code", "name"), [(Code.OWNER_LOST, "reconnecting"), (Code.FAILED_OVER, "failed-over")])
+def test_another_process_or_model_is_reported_inside_a_text(code: Code, name: str) -> None:
     """The text continues after it."""
-    notice = {"type": "CUSTOM", "name": "reconnecting", "value": {"message": "lost"}}
-    told = inside(Text("It "), Warning(Code.OWNER_LOST, "lost"), Text("rains."))
+    notice = {"type": "CUSTOM", "name": name, "value": {"message": "lost"}}
+    told = inside(Text("It "), Warning(code, "lost"), Text("rains."))
     assert notice == told.pop(2)
     assert inside(Text("It "), Text("rains.")) == told
 

@@ -114,10 +114,11 @@ def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     )
 
 
-def test_a_lost_process_is_reported_inside_a_text() -> None:
+@pytest.mark.parametrize(("code", "name"), [(Code.OWNER_LOST, "reconnecting"), (Code.FAILED_OVER, "failed-over")])
+def test_another_process_or_model_is_reported_inside_a_text(code: Code, name: str) -> None:
     """The text continues after it."""
-    notice = {"type": "data-reconnecting", "data": {"message": "lost"}, "transient": True}
-    told = parts(Text("It "), Warning(Code.OWNER_LOST, "lost"), Text("rains."))
+    notice = {"type": f"data-{name}", "data": {"message": "lost"}, "transient": True}
+    told = parts(Text("It "), Warning(code, "lost"), Text("rains."))
     assert ["text-start", "text-delta", notice, "text-delta", "text-end"] == [
         part if part["type"] == notice["type"] else part["type"] for part in told
     ]

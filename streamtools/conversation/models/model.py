@@ -101,7 +101,9 @@ _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", 
 """Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
 _OF_CHAT = dict.fromkeys(("messages", "system"), "chat(model, messages)") | {"dialect": "chat(..., dialects=[...])"}
-for _name in ("dialects", "follow_up", "max_steps", "output", "guards", "approvals", "resume", "parser", "runner"):
+for _name in (
+    *("dialects", "follow_up", "max_steps", "last_step", "output", "guards", "approvals", "resume", "parser", "runner"),
+):
     _OF_CHAT[_name] = f"chat(..., {_name}=...)"
 """Maps names that belong to `chat` to code that passes them. Some providers have an option `system`, too."""
 
@@ -260,10 +262,15 @@ def with_type_in_prompt(history: tuple[Message, ...], output: OutputType) -> tup
     """Return the history with a description of the answer's type in its system prompt."""
     schema = json.dumps(output.schema, ensure_ascii=False)
     contract = f"Your final answer is one JSON value and nothing else, which fits this JSON schema:\n{schema}"
+    return instruct(history, contract)
+
+
+def instruct(history: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the history with `text` at the end of its system prompt."""
     first = history[0] if history else None
     if isinstance(first, System):
-        return (System(f"{first.text}\n\n{contract}"), *history[1:])
-    return (System(contract), *history)
+        return (System(f"{first.text}\n\n{text}"), *history[1:])
+    return (System(text), *history)
 
 
 class AnswerToolReader:
