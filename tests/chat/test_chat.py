@@ -104,14 +104,7 @@ async def test_results_lead_to_the_answer() -> None:
 async def test_a_call_in_text() -> None:
     """Its result is sent in the form of the dialect, in a user message without fields of the front end."""
     _, model, _ = await hold([IN_TEXT, ANSWER])
-    assert [
-        [QUESTION],
-        [
-            QUESTION,
-            {"role": "assistant", "content": IN_TEXT},
-            {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'},
-        ],
-    ] == sent(model)
+    assert [[QUESTION], [QUESTION, *WRITTEN]] == sent(model)
 
 
 async def test_the_model_may_repeat_malformed_calls() -> None:
@@ -237,11 +230,7 @@ async def test_a_review_keeps_reasoning() -> None:
         assert kept == len(said.thoughts)
 
 
-@pytest.mark.parametrize(
-    "review",
-    [lambda messages: 1 / 0, lambda messages: [{"role": "robot"}]],
-    ids=["raises", "returns what is no history"],
-)
+@together("review", [lambda messages: 1 / 0, lambda messages: [{"role": "robot"}]], ids=["raises", "no history"])
 async def test_a_review_that_fails(review: Any) -> None:
     """The run fails, and the exception is raised."""
     model = ScriptedModel([PARIS_CALL])
@@ -340,11 +329,8 @@ async def test_the_last_step_runs_no_calls() -> None:
     The run is stopped, and the history says that the calls did not run.
     """
     told, model, events = await hold([PARIS_CALL, PARIS_CALL], max_steps=2)
-    assert ("stopped", "max_steps", ["n0_2"]) == (
-        end(told).reason,
-        end(told).finish_reason,
-        [call.id for call in end(told).pending],
-    )
+    done = end(told)
+    assert ("stopped", "max_steps", ["n0_2"]) == (done.reason, done.finish_reason, [call.id for call in done.pending])
     assert 1 == len([line for line in story(told) if line.startswith("executed")])
     assert "this call has no result; it may not have run" == events.messages()[-1]["content"]
     assert 2 == len(model.asks)
@@ -472,11 +458,8 @@ async def test_models_that_are_taught() -> None:
 
 async def test_tools_that_no_prompt_can_teach_are_logged() -> None:
     """No prompt can contain the tokens of a chat template. The server's own template may."""
-    for dialects, native, expected in (
-        ("kimi_k2", False, ["kimi_k2"]),
-        ("kimi_k2", None, []),
-        ("hermes_json", False, []),
-    ):
+    cases: list[tuple[str, bool | None, list[str]]] = [("kimi_k2", False, ["kimi_k2"]), ("kimi_k2", None, [])]
+    for dialects, native, expected in (*cases, ("hermes_json", False, [])):
         with capture_logs() as logs:
             _, model, _ = await hold([ANSWER], native=native, dialects=dialects)
         assert expected == [each["dialect"] for each in logs if each["event"] == "tools_not_told"], (dialects, native)
@@ -486,10 +469,8 @@ async def test_tools_that_no_prompt_can_teach_are_logged() -> None:
 @together(
     ("dialects", "opener"),
     [
-        (None, "~~~tool_call"),
-        ("auto", "~~~tool_call"),
-        (["hash_marker", "tilde_fence"], "###:"),
-        ("hermes_json", "<tool_call>"),
+        *((None, "~~~tool_call"), ("auto", "~~~tool_call")),
+        *((["hash_marker", "tilde_fence"], "###:"), ("hermes_json", "<tool_call>")),
     ],
 )
 async def test_the_taught_dialect(dialects: Any, opener: str) -> None:

@@ -128,12 +128,7 @@ ANSWERS: dict[str, list[list[str | kinds.SourceEvent]]] = {
         ["All are sunny. Bring <b>sunglasses</b>."],
     ],
     "reasoning": [
-        [
-            kinds.ReasoningDelta("I should look. "),
-            kinds.ReasoningDelta("Yes.", "signed"),
-            "Looking. ",
-            native("a", "Oslo"),
-        ],
+        [kinds.ReasoningDelta("I look. "), kinds.ReasoningDelta("Yes.", "signed"), "Looking. ", native("a", "Oslo")],
         [kinds.ReasoningDelta("Now I answer.", "signed"), "It is sunny in Oslo."],
     ],
     "reasoning in text": [["<think>hm</think>Looking. " + written("Oslo")], ["<think>good</think>It is sunny."]],
@@ -268,11 +263,7 @@ async def test_a_limit_of_steps_holds_after_each_crash(limit: int | None, last_s
 async def test_only_answers_of_the_run_count() -> None:
     """A superseded step does not. A process with a lower limit runs no calls after it."""
     crashes = Crashes("native calls", prefill=True, has_ledger=False, max_steps=2, last_step="answer")
-    superseded: list[kinds.UIEvent] = [
-        kinds.StepStart(1, seq=2),
-        kinds.StepEnd(1, None, seq=3),
-        kinds.StepSuperseded(1, seq=4),
-    ]
+    superseded = kinds.StepStart(1, seq=2), kinds.StepEnd(1, None, seq=3), kinds.StepSuperseded(1, seq=4)
     await crashes.crash([kinds.Start("run_1", seq=1), *superseded], 4)
     assert crashes.model.choices == ["auto", "none"]
     crashes = Crashes("calls in text", prefill=True, has_ledger=False)
