@@ -421,9 +421,8 @@ def test_invalid_arguments(options: dict[str, Any], complaint: str) -> None:
 
 def test_unknown_parameters() -> None:
     """The message names them, and says where options of the provider belong."""
-    wrong: dict[str, Any] = {"temperature": 0}
     with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
-        chat(ScriptedModel([]), [QUESTION], **grouped(**wrong))
+        chat(ScriptedModel([]), [QUESTION], **grouped(temperature=0))
 
 
 # Teaching.

@@ -115,11 +115,8 @@ def responses_complaint(body: Body, item: Body) -> str | None:
     for at, each in enumerate(items):
         if each.get("type") == "reasoning":
             following = items[at + 1] if at + 1 < len(items) else {}
-            if (
-                not each.get("encrypted_content")
-                or following.get("role") == "user"
-                or following.get("type") == "reasoning"
-            ):
+            ends = following.get("role") == "user" or following.get("type") == "reasoning"
+            if ends or not each.get("encrypted_content"):
                 return "reasoning was provided without its required following item"
         elif each.get("role") == "assistant" and each.get("phase") != "final_answer":
             return "a message without its phase"
@@ -169,24 +166,20 @@ def steps_complaint(body: Body, search: Body) -> str | None:
     for turn in zip(*[iter(kinds)] * (len(wanted) + 1), strict=True):
         if [*turn[:-1]] != wanted:
             return "a thought or a search is missing"
-    unsigned = [
-        each for each in body["input"] if each["type"] in ("thought", "function_call") and "signature" not in each
-    ]
-    return "a signature is missing" if unsigned else None
+    steps = [each for each in body["input"] if each["type"] in ("thought", "function_call")]
+    return None if all("signature" in each for each in steps) else "a signature is missing"
 
 
 def converse_stream(number: int, calls: bool, thought: Body) -> bytes:
     last: Body = {"text": "It is one."}
     start: Body = {}
+    deltas = [_delta(0, {"reasoningContent": {name: value}}) for name, value in thought.items()]
     if calls:
         start, last = {"toolUse": {"toolUseId": f"c{number}", "name": "now"}}, {"toolUse": {"input": "{}"}}
     return b"".join(
         [
             event("messageStart", {"role": "assistant"}),
-            *(
-                event("contentBlockDelta", _delta(0, {"reasoningContent": {name: value}}))
-                for name, value in thought.items()
-            ),
+            *(event("contentBlockDelta", delta) for delta in deltas),
             event("contentBlockStop", {"contentBlockIndex": 0}),
             event("contentBlockStart", {"contentBlockIndex": 1, "start": start}),
             event("contentBlockDelta", _delta(1, last)),
@@ -202,11 +195,8 @@ def _delta(index: int, delta: Body) -> Body:
 
 def converse_complaint(body: Body, thought: Body) -> str | None:
     said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
-    return (
-        None
-        if all({"reasoningContent": {"reasoningText": thought}} == blocks[0] for blocks in said)
-        else "a thought is missing"
-    )
+    is_kept = all({"reasoningContent": {"reasoningText": thought}} == blocks[0] for blocks in said)
+    return None if is_kept else "a thought is missing"
 
 
 THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
@@ -307,9 +297,8 @@ async def converse(name: str, away: str | None = None, *, keeps: str = "history"
         model = make("m", client=client, api_key="k", retries=0, **where)
         for number, question in enumerate(("What time is it?", "Thanks.", "And now?")):
             said = {"parts": [{"type": "text", "text": question}]} if keeps == "AI SDK" else {"content": question}
-            history.append(
-                {"id": f"q{number}", "role": "user", **said} if keeps in FRONT_ENDS else {"role": "user", **said}
-            )
+            id = {"id": f"q{number}"} if keeps in FRONT_ENDS else {}
+            history.append({**id, "role": "user", **said})
             encoder = ai_sdk() if keeps == "AI SDK" else ag_ui(run_id=f"run{number}", protocol_version="1.0")
             messages = read_messages(json.loads(json.dumps(history))) if keeps in FRONT_ENDS else history
             async with chat(model, messages, tools=[now]) as events:

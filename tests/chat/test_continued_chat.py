@@ -248,8 +248,7 @@ async def test_a_chat_continues_after_any_series_of_crashes(
 async def test_a_limit_of_steps_holds_after_each_crash(limit: int | None, last_step: str) -> None:
     """No call of the last step runs. With `None`, the model answers in the last step."""
     for name, answers in ANSWERS.items():
-        limits = {"max_steps": limit or len(answers), "last_step": last_step}
-        crashes = Crashes(name, prefill=True, has_ledger=False, **limits)
+        crashes = Crashes(name, prefill=True, has_ledger=False, max_steps=limit or len(answers), last_step=last_step)
         expected = await crashes.whole()
         for cut in range(len(expected) - (last_step == "any")):  # without the last event, the reason is not known
             crashes.model.choices.clear()

@@ -66,11 +66,9 @@ def test_calls_are_sent_while_they_are_written() -> None:
                 delta = json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"]
                 calls += [(event.type, each) for each in delta.get("tool_calls", [])]
 
+    start = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
     assert calls == [
-        (
-            "call-start",
-            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}},
-        ),
+        ("call-start", start),
         ("call-delta", {"index": 0, "function": {"arguments": '{"city":'}}),
         ("call-delta", {"index": 0, "function": {"arguments": ' "Bern"'}}),
         ("call", {"index": 0, "function": {"arguments": "}"}}),
@@ -126,13 +124,11 @@ def test_a_malformed_call_that_was_sent_in_part_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("end", "finish"),
     [
-        (ending("finished", "stop"), "stop"),
-        (ending("finished", "stopped_after_call"), "stop"),
-        (ending("finished", "tool_calls"), "stop"),
-        (ending("finished", "other"), "stop"),
-        (ending("finished", None), "stop"),
-        (ending("finished", "stop", 1), "tool_calls"),
-        (ending("finished", "other", 1), "tool_calls"),
+        *(
+            (ending("finished", finish), "stop")
+            for finish in ("stop", "stopped_after_call", "tool_calls", "other", None)
+        ),
+        *((ending("finished", finish, 1), "tool_calls") for finish in ("stop", "other")),
         (ending("truncated", "length"), "length"),
         (ending("truncated", "length", 1), "length"),
         (ending("truncated", "content_filter"), "content_filter"),

@@ -70,17 +70,15 @@ def read_with_all_readers(body: bytes) -> list[ReadEvent]:
     theirs = [ReadEvent(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
     text = body.decode()
     assert theirs == browser(text) == careless(text)
-    assert [(frame.data, frame.event) for frame in theirs] == [
-        (frame.data, frame.event) for frame in ours if isinstance(frame, Frame)
-    ]
+    frames = [(frame.data, frame.event) for frame in ours if isinstance(frame, Frame)]
+    assert [(frame.data, frame.event) for frame in theirs] == frames
     return theirs
 
 
 def whole(value: Any) -> Any:
     """Return a value with U+FFFD for each lone surrogate."""
-    return json.loads(
-        json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 @given(values)
