@@ -117,7 +117,7 @@ class Chat(ToolStream):
     Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the
     model's name, and after them the others of `"auto"`. It enables none for a model whose calls are always native. With
     `teach="always"`, it enables the dialects that prompts teach by default. With a `Fallback`, it enables `"auto"` if
-    only some of the models make native calls. If `native_tool_calls` is None, a native call in the messages sets it to
+    `native_tool_calls` is False for some of the models, but not for all. If `native_tool_calls` is None, a native call in the messages sets it to
     True. In messages from a front end, a native call does not count if streamtools has made its id. With a `Fallback`,
     the next model continues if a model fails.
 
@@ -272,8 +272,8 @@ class Chat(ToolStream):
             return TAUGHT_DIALECTS[::-1]  # the prompt teaches the first dialect of this list
         if self._fallback is None:
             return for_model(str(getattr(self._model, "name", "")), native)
-        is_mixed = {True, False} <= {model.native_tool_calls for model in self._fallback.models}
-        return "auto" if is_mixed else None  # the next answer may come from a model without native calls
+        ways = {model.native_tool_calls for model in self._fallback.models}
+        return "auto" if {False} < ways else None  # the next answer may come from a model without native calls
 
     @property
     def _supersedes(self) -> bool:

@@ -198,9 +198,8 @@ async def test_the_policies(on_break: OnBreak) -> None:
     (asked,) = second.asks
     assert "signed" not in repr(asked.history)
     assert f"<Ask with {len(asked.history)} messages and 1 tools>" == repr(asked)
-    assert ([each.text for each in asked.history if isinstance(each, Assistant)] == ["One, "]) is (
-        on_break == "continue"
-    )
+    said = [each.text for each in asked.history if isinstance(each, Assistant)]
+    assert (said == ["One, "]) is (on_break == "continue")
 
 
 CALLS_COST = kinds.ProviderCompleted(finish_reason="stop", usage=kinds.Usage(input=3, output=4))
@@ -217,20 +216,21 @@ async def test_a_call_never_runs_twice() -> None:
     assert ("c0" in asked, "c1" in asked, "rain in Rome" in asked) == (True, False, True)
 
 
-async def test_native_and_text_models_together() -> None:
+@pytest.mark.parametrize("native", [True, None])
+async def test_native_and_text_models_together(native: bool | None) -> None:
     """Each model gets requests for its way of calling, and calls of both are valid."""
-    first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
+    whole = kinds.NativeToolCall("get_weather", {"city": "Rome"})
+    first = ScriptedModel([whole, ["One, ", LOST]], name="one", native_tool_calls=native)
     called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
     second = ScriptedModel([called, "Rain."], name="two", native_tool_calls=False)
-    fallback = Fallback(first, second)
-    stream = chat(fallback, ASK, tools=[get_weather])
+    stream = chat(fallback := Fallback(first, second), ASK, tools=[get_weather])
     await told(stream)
 
     assert fallback.native_tool_calls is None
-    assert [len(ask.tools) for ask in (*first.asks, *second.asks)] == [1, 0, 0]
+    assert [len(ask.tools) for ask in (*first.asks, *second.asks)] == [1, 1, 0, 0]
     assert "get_weather" in second.asks[0].history[0].text  # type: ignore[union-attr]
     assert stream.result.text == "One, two.\n\nRain."
-    assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
+    assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Rome", "rain in Oslo"]
 
 
 @ONE_LOOP
