@@ -117,9 +117,9 @@ class Chat(ToolStream):
     Other models get the definitions of the tools. By default, a chat enables the dialects that are known for the
     model's name, and after them the others of `"auto"`. It enables none for a model whose calls are always native. With
     `teach="always"`, it enables the dialects that prompts teach by default. With a `Fallback`, it enables `"auto"` if
-    `native_tool_calls` is False for some of the models, but not for all. If `native_tool_calls` is None, a native call in the messages sets it to
-    True. In messages from a front end, a native call does not count if streamtools has made its id. With a `Fallback`,
-    the next model continues if a model fails.
+    some of the models have `native_tool_calls=False`, but not all. If `native_tool_calls` is None, a native call in the
+    messages sets it to True. In messages from a front end, a native call does not count if streamtools has made its id.
+    With a `Fallback`, the next model continues if a model fails.
 
     `messages` may end with pending calls in text. The caller may then append a user message with the results of these
     calls, in the form of their dialect (`~~~tool_result get_weather`). If the user message contains no results, the
