@@ -198,8 +198,8 @@ async def test_the_policies(on_break: OnBreak) -> None:
     (asked,) = second.asks
     assert "signed" not in repr(asked.history)
     assert f"<Ask with {len(asked.history)} messages and 1 tools>" == repr(asked)
-    said = [each.text for each in asked.history if isinstance(each, Assistant)]
-    assert (said == ["One, "]) is (on_break == "continue")
+    texts = [each.text for each in asked.history if isinstance(each, Assistant)]
+    assert (texts == ["One, "]) is (on_break == "continue")
 
 
 CALLS_COST = kinds.ProviderCompleted(finish_reason="stop", usage=kinds.Usage(input=3, output=4))

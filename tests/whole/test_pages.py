@@ -81,8 +81,7 @@ def test_programs_print_the_output_of_the_page(
             exec(compile(block.text, f"{page}.md", "exec", dont_inherit=True), namespace)
         lines = printed.getvalue().splitlines(keepends=True)
         assert (block.output or "") == "".join(line for line in lines if not line.startswith("20"))  # without log lines
-        for name in [name for name in namespace if name.startswith("test_")]:
-            run(namespace[name])
+        [run(each) for name, each in namespace.items() if name.startswith("test_")]
 
 
 @pytest.mark.parametrize("column", range(3))
