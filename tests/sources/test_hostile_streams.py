@@ -202,6 +202,28 @@ def test_a_chat_call_with_an_unreadable_start_is_faulty() -> None:
     ) == [(None, None, Code.INVALID_ARGUMENTS)]
 
 
+def test_a_function_call_with_a_piece_of_the_wrong_type_is_faulty() -> None:
+    """A `function_call` that is not an object follows a valid one."""
+    frames = ({"choices": [{"delta": {"function_call": each}}]} for each in ({"name": "f"}, ["x"]))
+    assert _ends(ChatCompletions, *frames, _calls(finish="function_call")) == [_BAD]
+
+
+# One call in two forms.
+
+
+def test_function_call_repeats_tool_calls() -> None:
+    """Servers that speak both forms say each call twice."""
+    first = _calls(_entry(0, "f", '{"to"'), function_call={"name": "f", "arguments": '{"to"'})
+    rest = _calls(_entry(0, None, ":1}"), function_call={"arguments": ":1}"}, finish="tool_calls")
+    assert _ends(ChatCompletions, first, rest) == [("f", None, None)]
+
+
+def test_function_call_with_an_empty_list_is_a_call() -> None:
+    """The new form says nothing, so the old one counts."""
+    first = _calls({"index": 0}, function_call={"name": "f", "arguments": "{}"}, finish="function_call")
+    assert _ends(ChatCompletions, first) == [("f", None, None)]
+
+
 @together("citations", [5, "x", {"a": 1}, [1], [{"type": "char_location"}]])
 def test_invalid_citations_raise_nothing(citations: Any) -> None:
     """A valid citation follows them."""

@@ -294,6 +294,24 @@ def test_rows_of_the_table(lists: list[Any], expected: list[kinds.SourceEvent]) 
         assert event == kinds.read_source_event(event.to_json())
 
 
+def test_function_call_is_read() -> None:
+    """OpenAI before it had tools: one call in a turn, which has no id."""
+    data = (
+        chunk({"function_call": {"name": "f", "arguments": ""}})
+        + chunk({"function_call": {"arguments": A}})
+        + chunk({"function_call": {}})
+        + chunk({"function_call": "f"})
+        + chunk(finish="function_call")
+        + DONE
+    )
+    assert [
+        *started("0", None, "f", A),
+        kinds.SourceRaw("f"),
+        End("f", key="0"),
+        kinds.ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="function_call"),
+    ] == read(data)
+
+
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "end_turn", "whatever"])
 def test_a_finish_reason_completes_calls(finish: str) -> None:
     """Some servers say `stop` though there are calls; without [DONE] the end of the transport is as good."""

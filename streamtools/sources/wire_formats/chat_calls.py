@@ -53,7 +53,8 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import string, text_under
 
-_Slot: TypeAlias = int | None
+_Slot: TypeAlias = int | str | None
+_OLD_SLOT = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
 
 _outside = re.compile(r'["{}\[\]]')  # outside a string: a quote or a bracket
 _inside = re.compile(r'["\\]')  # inside a string: a quote or a back-slash
@@ -139,7 +140,8 @@ class _Call(OpenCall):
 class ChatCalls:
     """The native calls of one turn.
 
-    `take` reads pieces and appends their events. `flush` and `complete` append the ends of calls.
+    `take` and `take_function_call` read pieces and append their events. `flush` and `complete` append the ends of
+    calls.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -159,6 +161,18 @@ class ChatCalls:
         self._listed.clear()
         listed = entries if isinstance(entries, list) else [entries]
         return [entry for entry in listed if not self._add(_read(entry), events)]
+
+    def take_function_call(self, function: Any, events: list[SourceEvent]) -> list[Any]:
+        """Append the events of `function`, the value of `function_call`. Returns `[function]` if it is not
+        understood."""
+        self._listed.clear()
+        piece = _read_function(function, _OLD_SLOT, {}) if isinstance(function, dict) else _unreadable(_OLD_SLOT, {})
+        return [] if self._add(piece, events) else [function]
+
+    @property
+    def has_tool_calls(self) -> bool:
+        """Whether a call arrived in `tool_calls`, not in `function_call`."""
+        return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
         """Append buffered data at the end of a turn: U+FFFD for half a surrogate pair, and the ends of faulty calls."""

@@ -19,8 +19,8 @@ These variants are supported:
 `chat_calls.py` assembles tool calls from their pieces. Calls are complete at the finish reason, unless it is one of
 `_CUT_REASONS`. After such a reason, or without one, the last call may be incomplete.
 
-Other choices, and delta fields such as audio, images and the old `function_call`, become `raw` events. Log
-probabilities and unknown fields are dropped.
+Other choices, and delta fields such as audio and images, become `raw` events. Log probabilities and unknown fields are
+dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons, the last call may be incomplete."""
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-_OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools", "function_call")
+_OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 
@@ -142,7 +142,7 @@ class ChatCompletions(FrameAdapter):
 
     def _read_delta(self, delta: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of `delta`. Returns whether the delta also has data that must be passed on as `raw`."""
-        details, calls = delta.get("reasoning_details"), delta.get("tool_calls")
+        details, calls, old_call = (delta.get(name) for name in ("reasoning_details", "tool_calls", "function_call"))
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):  # if both are sent, they are equal
             self._add_thought(thought, events)
             self._reasoning_fields.note(events, *(name for name in _REASONING_FIELDS if delta.get(name)))
@@ -154,6 +154,9 @@ class ChatCompletions(FrameAdapter):
                 self._add_content(content, events)
         if calls:
             for entry in self._calls.take(calls, events):
+                self._pass_raw(entry, events)
+        if old_call and not (calls and self._calls.has_tool_calls):  # otherwise `function_call` repeats `tool_calls`
+            for entry in self._calls.take_function_call(old_call, events):
                 self._pass_raw(entry, events)
         return not delta.keys().isdisjoint(_OTHER_FIELDS) and any(map(delta.get, _OTHER_FIELDS))
 
