@@ -32,6 +32,7 @@ class Guards(Checked):
 
     - `repeated_calls`: the number of consecutive calls with the same name and arguments at which the run stops. The
       last of these calls does not run (`repeated_call`).
+    - `calls_per_turn`: the maximum number of calls that run in one turn. Further calls do not run (`call_limit`).
     - `calls`: the maximum number of calls in the whole run, also invalid ones. Further calls do not run (`call_limit`).
     - `failed_turns`: the number of consecutive turns in which every call failed or was malformed, after which the run
       stops (`failed_turns`). Turns without calls, and turns in which all calls were denied or cancelled, are ignored.
@@ -43,6 +44,7 @@ class Guards(Checked):
     """
 
     repeated_calls: int | None = 5
+    calls_per_turn: int | None = 32
     calls: int | None = 100
     failed_turns: int | None = 3
     tokens: int | None = None
@@ -70,6 +72,7 @@ class GuardTracker:
         self._last_fingerprint: str | None = None
         self._repetitions = 0
         self._calls = 0
+        self._calls_of_turn = 0
         self._failed_turns = 0
 
     def trip(self, why: Stop) -> None:
@@ -100,6 +103,7 @@ class GuardTracker:
 
         `outcomes` are the outcomes of its calls, and `malformed` is the number of malformed calls.
         """
+        self._calls_of_turn = 0
         if any(outcome.error is None for outcome in outcomes):
             self._failed_turns = 0
         elif malformed or any(outcome.error not in _NOT_THE_MODELS_FAULT for outcome in outcomes):
@@ -115,7 +119,8 @@ class GuardTracker:
             self.trip("repeated_call")
         elif self.last_turn:
             self.trip("max_steps")
-        elif self._calls >= (guards.calls or math.inf):
+        elif self._calls >= (guards.calls or math.inf) or self._calls_of_turn >= (guards.calls_per_turn or math.inf):
             self.trip("call_limit")
         else:
             self._calls += 1
+            self._calls_of_turn += 1

@@ -60,6 +60,7 @@ BOUNDS: dict[str, tuple[Tireless, Work, dict[str, Any], str, int]] = {
     "steps, by default": (Tireless(), Work(), {}, "max_steps", 9),
     "steps": (Tireless(), Work(), {"max_steps": 3}, "max_steps", 2),
     "the same call": (Tireless(same=True), Work(), {}, "repeated_call", 4),
+    "calls in a turn": (Tireless(8), Work(), {"guards": Guards(calls_per_turn=3)}, "call_limit", 3),
     "calls, by default": (Tireless(30), Work(), {"max_steps": 99}, "call_limit", 100),
     "calls": (Tireless(2), Work(), {"guards": Guards(calls=5)}, "call_limit", 5),
     "failures, by default": (Tireless(), Work(fails=True), {}, "failed_turns", 3),

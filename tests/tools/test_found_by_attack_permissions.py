@@ -204,7 +204,7 @@ async def test_a_question_survives_a_guard_in_the_resumed_run() -> None:
     bank = Bank()
     held = await run_chat(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
     decisions = {f"n{n}": True for n in range(3)}
-    on = await resume(held, tools=bank.tools, decisions=decisions, guards=Guards(calls=1))
+    on = await resume(held, tools=bank.tools, decisions=decisions, guards=Guards(calls_per_turn=1))
     suspension = on.chat.suspension
     assert suspension is not None
     assert (held.chat.run_id, ["n1", "n2"]) == (suspension.run_id, [call.id for call in suspension.calls])
