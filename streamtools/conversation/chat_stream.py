@@ -79,10 +79,8 @@ _OTHER_NAMES = {
 """Maps code to the names that other libraries use for its purpose."""
 _HOMES |= {other: ours for ours, others in _OTHER_NAMES.items() for other in others.split()}
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
-_PARAMETERS = (
-    *("tools", "system", "follow_up", "max_steps", "last_step", "request", "continue_from"),
-    *StreamOptions.__annotations__,
-)
+_OWN_PARAMETERS = "tools system follow_up max_steps last_step request continue_from"
+_PARAMETERS = (*_OWN_PARAMETERS.split(), *StreamOptions.__annotations__)
 
 
 class Chat(ToolStream):

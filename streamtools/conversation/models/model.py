@@ -100,11 +100,9 @@ _OTHER_NAMES = dict.fromkeys(("url", "host", "endpoint", "api_base"), "base_url"
 _OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", "max_retries": "retries"}
 """Maps parameter names of other libraries to our names. No provider has an option with one of these names."""
 
+_CHAT_OPTIONS = "dialects follow_up max_steps last_step output guards approvals resume parser runner"
 _OF_CHAT = dict.fromkeys(("messages", "system"), "chat(model, messages)") | {"dialect": "chat(..., dialects=[...])"}
-for _name in (
-    *("dialects", "follow_up", "max_steps", "last_step", "output", "guards", "approvals", "resume", "parser", "runner"),
-):
-    _OF_CHAT[_name] = f"chat(..., {_name}=...)"
+_OF_CHAT |= {name: f"chat(..., {name}=...)" for name in _CHAT_OPTIONS.split()}
 """Maps names that belong to `chat` to code that passes them. Some providers have an option `system`, too."""
 
 _FIELDS = ("temperature", "max_tokens", "max_completion_tokens")
