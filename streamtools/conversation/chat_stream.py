@@ -26,7 +26,7 @@ from streamtools.errors import check_function, check_kind, check_names, check_nu
 from streamtools.events import COMPLETE, FollowUp, StepEnd, StepStart, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls
-from streamtools.history.formats import write_continuation
+from streamtools.history.formats import AnyMessage, write_continuation
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import System, steps_to_history
 from streamtools.logs import Logger
@@ -132,7 +132,7 @@ class Chat(ToolStream):
     def __init__(
         self,
         model: Model,
-        messages: Iterable[Mapping[str, Any] | Message],
+        messages: Iterable[AnyMessage],
         *,
         tools: ToolsLike | None = None,
         system: str | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import AsyncOnly, InvalidMessages, check_word, checked
@@ -31,6 +31,12 @@ from streamtools.history.provider_view import (
 from streamtools.json_values import ARRAY, OBJECT, writable
 from streamtools.parsing.dialects import Dialect
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+AnyMessage: TypeAlias = "Mapping[str, Any] | Message | BaseModel"
+"""A message in the format of a provider or a front end, as a dict or a pydantic model, or a message of a history."""
+
 _EXAMPLE = '{"role": "user", "content": "Hello"}'
 
 Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"]
@@ -50,16 +56,14 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
 
 
 @checked
-def read_messages(
-    messages: Iterable[Mapping[str, Any] | Message], *, system: bool = False, client: bool | None = None
-) -> list[Message]:
+def read_messages(messages: Iterable[AnyMessage], *, system: bool = False, client: bool | None = None) -> list[Message]:
     """Read messages of any format into a history.
 
     The formats are OpenAI's chat messages, items of OpenAI's Responses API, messages of Anthropic and of Bedrock's
     Converse API, Gemini's contents, steps of Google's Interactions API, messages of Ollama and Cohere, UIMessages of
-    the AI SDK, and AG-UI's messages. Messages of a history are also accepted. A list may mix all of these. Content that
-    this library does not interpret is kept, and sent only to the provider that it came from. A malformed call keeps the
-    text that the model wrote.
+    the AI SDK, and AG-UI's messages. A message may also be a pydantic model, such as that of an SDK, or a message of a
+    history. A list may mix all of these. Content that this library does not interpret is kept, and sent only to the
+    provider that it came from. A malformed call keeps the text that the model wrote.
 
     `client` says whether a client sent the list. By default, it is True if the list contains a message of the AI SDK or
     of AG-UI. A client is not trusted. Its system messages are refused unless `system` is True. Approvals in its
@@ -78,7 +82,7 @@ def read_messages(
     if isinstance(messages, str | bytes | Mapping | AsyncOnly) or not isinstance(messages, Iterable):
         advice = "" if isinstance(messages, str | bytes | Mapping) else "; to continue a chat, pass its `history`"
         raise invalid(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}{advice}")
-    listed = list(messages)
+    listed = [_dump(message) for message in messages]
     if client and not listed:
         raise invalid("the client sent no message")
     from_front_ends = [_front_end_reader(message) for message in listed]
@@ -92,6 +96,12 @@ def read_messages(
         except ValueError as error:
             raise (InvalidMessages if reader.client else ValueError)(f"message {index}: {error}") from None
     return reader.finish()
+
+
+def _dump(message: Any) -> Any:
+    """Return a pydantic model, such as a message of an SDK, as a dict. Returns anything else unchanged."""
+    dump = getattr(message, "model_dump", None)
+    return message if dump is None else dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
 
 
 def _check_content(message: Mapping[str, Any]) -> None:
@@ -121,10 +131,7 @@ def _read(message: Mapping[str, Any] | Message, read_from_front_end: _Read | Non
         for result in message.results:
             reader.add_result(result)
     else:
-        raise ValueError(
-            f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}"
-            f"{'; write message.model_dump()' if hasattr(message, 'model_dump') else ''}"
-        )
+        raise ValueError(f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}")
 
 
 def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:

@@ -217,8 +217,10 @@ class EventReader:
         except Exception as error:
             self._mark(error)
             if (done := self._withheld) is not None and not self.left:
-                failed = replace(done, reason="failed", seq=done.seq + 1)
-                await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq), failed])
+                if done.reason != "failed":  # otherwise, an error has already reported the failure
+                    await self._sink.send([Error(Code.STREAM_INTERRUPTED, FAILED, seq=done.seq)])
+                    done = replace(done, reason="failed", seq=done.seq + 1)
+                await self._sink.send([done])
             if sink.begun and not self.left:
                 await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):

@@ -549,7 +549,7 @@ class Run(AsyncOnly, Checked, Decidable):
         """Write `done` after the end is stored. If it cannot be stored, or the stream has failed, write an error."""
         if not self._journal.last:
             self._journal.write(Start(self.id))
-        if self._ends_as == "failed":
+        if self._ends_as == "failed" and done.reason != "failed":
             done = await self._fail(done, FAILED)
         elif self._is_stopped and done.reason == "waiting":
             self._ends_as, done = "cancelled", msgspec.structs.replace(done, client=[])

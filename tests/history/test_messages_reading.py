@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from streamtools.calls import ToolCall
 from streamtools.history import (
@@ -143,6 +144,21 @@ def test_messages_of_a_history_are_accepted() -> None:
     assert history == read_messages(history)
     assert [Results((in_text,)), Assistant("", (WEATHER,)), *history[3:]] == read_messages(
         [Results((in_text,)), TURN, *history[3:]]
+    )
+
+
+class Posted(BaseModel):
+    role: str = "assistant"
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+def test_pydantic_models_are_read_like_their_json() -> None:
+    """A web framework has parsed them, or an SDK. Fields that are None are absent; null in arguments is not."""
+    call = {"id": "w", "type": "function", "function": {"name": "f", "arguments": '{"a":null}'}}
+    models = [Posted(role="user", content="?"), Posted(tool_calls=[call])]
+    assert read_messages([{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [call]}]) == (
+        read_messages(models, client=False)
     )
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import httpx
 import pytest
 import structlog.testing
 
 from streamtools import ToolStream, replay
 from streamtools.errors import ClosedError, RecordingError, RunNotFound
 from streamtools.events import Done, ProviderCompleted, Start, StepEnd, Text, UIEvent
+from streamtools.outputs import asgi
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.serving.test_runs import WAIT, held, read
 from tests.support.stories import Script, WaitingTool, story, texts
@@ -140,18 +142,29 @@ async def test_a_failed_entry_is_logged_if_the_caller_has_left() -> None:
     assert ["run_failed"] == [entry["event"] for entry in logs]
 
 
-async def test_a_source_that_raises() -> None:
-    """Readers get the events of the `ToolStream`, and each `wait` raises the exception."""
+@pytest.mark.parametrize("is_yielded", [False, True])
+async def test_a_source_that_raises(is_yielded: bool) -> None:
+    """Readers get the events of the `ToolStream`, with one error, and each `wait` raises the exception."""
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script(texts("a"), KeyError("mine"))) as events:
+            yield events
+
     async with Runs() as runs:
-        run = await runs.start(ToolStream(Script(texts("a"), KeyError("mine"))), owner="ann")
+        stream = answer() if is_yielded else ToolStream(Script(texts("a"), KeyError("mine")))
+        run = await runs.start(stream, owner="ann")
         events = await read(run.attach())
         for _ in range(2):
             with pytest.raises(KeyError, match="mine"):
                 await run.wait()
     told = story(events)
-    assert "error stream_interrupted" in told
+    assert 1 == told.count("error stream_interrupted")
     assert told[-1].startswith("done failed")
     assert "mine" not in str(events)
+    server = httpx.ASGITransport(asgi.event_stream_response(answer()), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=server, base_url="http://test") as client:
+        assert 1 == (await client.get("/")).text.count("event: error")
 
 
 async def test_an_exception_after_the_last_event() -> None:

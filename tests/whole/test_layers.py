@@ -119,7 +119,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "recording": {"anyio", "msgspec"},
     "recording.event_replay": (),
     "machine": {"msgspec"},
-    "history": {"msgspec"},
+    "history": {"msgspec", "pydantic"},
     "stream": {"anyio", "msgspec"},
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec"},
     "conversation": {"msgspec"},
