@@ -30,7 +30,7 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from streamtools.errors import Checked, RecordingError, UnrecordedRequest
+from streamtools.errors import Checked, RecordingError, UnrecordedRequest, check_word
 from streamtools.logs import Logger
 from streamtools.recording.files import (
     DETECT,
@@ -482,7 +482,8 @@ class ReplayTransport(ClientTransport):
     arrive after that point. A client that continues to read then waits until its timeout expires.
 
     `options` are the options of `Playback`, and apply to every exchange that has a response. To an exchange without a
-    response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request.
+    response, only `speed` and `read_timeout` apply. `read_timeout` defaults to the read timeout of the request. With
+    `exchange`, the number of an exchange, only its response is cut or has the fault.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test. It raises the
     first of these errors again. The constructor raises RecordingError for recordings that cannot be read, and
@@ -496,6 +497,7 @@ class ReplayTransport(ClientTransport):
         match: Match = FIELDS,
         repeat: bool = False,
         redact: Iterable[str] = (),
+        exchange: int | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:
         self._path = os.fspath(path)
@@ -505,6 +507,8 @@ class ReplayTransport(ClientTransport):
         Playback(**options)
         self._redact = list(redact)
         self._exchanges = load_exchanges(path, self._redact)
+        check_word("exchange", exchange, (None, *(each.number for each in self._exchanges)))
+        self._exchange = exchange
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
         # The bodies that are still open, and the bodies with an injected fault.
@@ -571,8 +575,9 @@ class ReplayTransport(ClientTransport):
             exchange = self._choose(sent)
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options}
-        if exchange.unanswered:  # options that change the bytes of a response do not apply
-            timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
+        if exchange.unanswered or self._exchange not in (None, exchange.number):
+            # Options that change the bytes of a response do not apply.
+            timeout = options.get("read_timeout") if exchange.unanswered in (None, "left") else None
             options = {"speed": options.get("speed", 0), "read_timeout": timeout}
         opened = exchange.open()
         try:

@@ -42,6 +42,8 @@ class RecordingSettings(Checked):
     """True if a recorded response can be replayed more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
     """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
+    exchange: int | None = None
+    """The number of the only exchange whose response is cut or has the fault. None means each exchange."""
     inner: Callable[[], Any] | None = None
     """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
     of the client's library."""
@@ -90,7 +92,12 @@ class RecordingFixture:
         settings = self._settings
         if self._transport is None and self._mode == "replay":
             self._transport = ReplayTransport(
-                self.path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
+                self.path,
+                match=settings.match,
+                repeat=settings.repeat,
+                redact=settings.redact,
+                exchange=settings.exchange,
+                **settings.playback,
             )
             self._transport.advice = self._advice
         elif self._transport is None:
@@ -119,13 +126,13 @@ class RecordingFixture:
         if not self.path.exists():
             raise RecordingError(
                 f"{self.path} does not exist: `recording.replay` sends no request. Record the stream with a test that "
-                "uses `recording.transport`."
+                "uses `recording.client()`."
             )
         parser = options.get("parser", ParserOptions())
         if parser.new_id is new_call_id:
             parser = dataclasses.replace(parser, new_id=self.new_id)
         chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
-        return replay(self.path, exchange=exchange, tools=tools, **chosen)
+        return replay(self.path, exchange=exchange or self._settings.exchange, tools=tools, **chosen)
 
     def problems(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about requests that are not recorded.

@@ -151,10 +151,17 @@ async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
 
     with pytest.raises(UnrecordedRequest, match=r"body.temperature: 1 was sent, nothing is recorded"):
         await talk(ReplayTransport(path), server.url, temperature=1)
-    breaking = ReplayTransport(path, reset_after=50)
-    *_, done = broken = await talk(breaking, server.url)
-    assert isinstance(done, Done)
-    assert ("failed", 0) == (done.reason, sum(isinstance(event, Executed) for event in broken))
+    for only, executed in ((3, 2), (2, 1), (1, 0), (None, 0)):
+        breaking = ReplayTransport(path, reset_after=50, exchange=only)
+        *_, done = broken = await talk(breaking, server.url)
+        assert isinstance(done, Done)
+        assert ("failed", executed) == (done.reason, sum(isinstance(event, Executed) for event in broken))
+    with pytest.raises(ValueError, match="exchange must be one of None, 1, 2, 3, got 4"):
+        ReplayTransport(path, exchange=4)
+    size = sum(len(data) for _, data in open_exchange(path, 1))
+    cut = ReplayTransport(path, cut=[size], exchange=1)  # the other responses are shorter
+    assert coalesce(recorded) == coalesce(await talk(cut, server.url))
+    cut.check()
     with pytest.raises(RecordingError, match=f"{path}, exchange 2, POST {server.url}"):
         breaking.check()
 
