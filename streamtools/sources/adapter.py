@@ -510,6 +510,8 @@ class FrameAdapter(Adapter):
 
     def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
+        if cause is not None:  # the broken connection has cut the last frame, and `cause` reports this
+            events = [event for event in events if getattr(event, "code", "") != Code.BAD_FRAME]
         if isinstance(cause, SourceError) and not self._over:
             self._fail(cause, events)  # as in a stream of bytes, an error after the finish reason fails the turn
         elif not self._over:

@@ -95,6 +95,16 @@ def test_streams_that_break_off_are_interrupted(stream: Stream) -> None:
     assert_ends_are_earned(stream.make, stream.frames)
 
 
+@together("stream", STREAMS.values(), ids=STREAMS)
+def test_a_frame_that_the_network_cuts_off_is_ignored(stream: Stream) -> None:
+    """The error for the lost connection is enough, and the reader gets no half of the frame."""
+    whole = b"".join(stream.frames)
+    for end in range(0, len(whole), 7):
+        adapter = stream.make()
+        adapter.feed(whole[:end])
+        assert not [each for each in adapter.close("reset") if getattr(each, "code", "") == Code.BAD_FRAME]
+
+
 @pytest.mark.parametrize("format", WHOLE)
 @given(_pieces, places, st.binary(max_size=8))
 def test_random_pieces_never_raise(format: str, pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
