@@ -209,9 +209,9 @@ def _safe(name: str) -> str:
 
 def _how_to_record(item: pytest.Item, owner: str | None, *, has_fault: bool) -> str:
     if owner is None:
-        return "run the tests that use `recording.transport` with it: `pytest --record-streams=once`"
+        return "run the tests that use this recording: `pytest --record-streams=once`"
     complete = " (complete: faults are injected when it is replayed)" if owner == item.nodeid and has_fault else ""
-    return f"`pytest --record-streams=once '{owner}'` records the requests through `recording.transport`{complete}"
+    return f"`pytest --record-streams=once '{owner}'` records the requests of `recording.client()`{complete}"
 
 
 def _mode(option: str, path: Path, *, was_recorded: bool) -> Mode:

@@ -413,7 +413,7 @@ def _check_arguments(name: str, function: Callable[..., Any], given: Sequence[An
     positional = (unnamed or [])[: len(given)]
     if twice := [each for each in positional if each in named]:
         raise TypeError(f"{name}() got {twice[0]} twice: without a name and as {twice[0]}=...")
-    if unnamed is not None and (missing := [each for each in required if each not in {*named, *positional}]):
+    if missing := [each for each in required if each not in {*named, *known[: len(given)]}]:
         raise TypeError(f"{name}() needs a value for {' and '.join(missing)}")
 
 

@@ -103,7 +103,7 @@ async def test_the_proxy_of_the_environment_is_used(
     ("options", "reason"),
     [
         (("--url", "localhost:8000"), "`base_url` must begin with http:// or https:// and a host"),
-        (("--dialect", "klingon"), "no dialect 'klingon'; there are hash_marker"),
+        (("--dialect", "klingon"), "no dialect 'klingon'; pass a dialect of your own"),
         (("--dialect", "auto"), "expected one dialect, got 'auto'"),
         (("--dialect", ""), "expected one dialect, got ''"),
         (("--dialect", "kimi_k2"), "cannot be taught: its calls contain tokens of a chat template"),

@@ -133,7 +133,7 @@ PARSERS = {
 @pytest.mark.parametrize(
     ("dialects", "message"),
     [
-        ("nonsense", "no dialect 'nonsense'; there are hash_marker, tilde_fence"),
+        ("nonsense", "no dialect 'nonsense'; pass a dialect of your own as an object"),
         (["hash_marker", "nonsense"], "no dialect 'nonsense'"),
         (["hermes_json", "hash_marker", "hermes_json"], "two dialects have the id 'hermes_json'"),
         ([house(), house()], "two dialects have the id 'house'"),

@@ -73,7 +73,7 @@ def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: Pr
     """The message says how to record the test."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     result = run(pytester, errors=1)
-    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records the requests through*"
+    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records the requests of*"
     result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl does not exist: {how}"])
     assert [] == provider.requests
 
@@ -174,7 +174,7 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
     (own,) = [line for line in lines if "test_own.jsonl" in line]
     assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
     (unused,) = [line for line in lines if "nobody.jsonl" in line]
-    assert unused.endswith("`recording.transport` with it: `pytest --record-streams=once`")
+    assert unused.endswith("use this recording: `pytest --record-streams=once`")
 
 
 @pytest.mark.parametrize("passes", [True, False])

@@ -220,6 +220,8 @@ WRITTEN = {
     'tool("f")(print)': "TypeError: for a name, write @tool(name=...)",
     'ScriptedModel("a", "b")': "TypeError: a list of answers, such as ['a', 'b'], got 'a'",
     'OpenAIChat("a", model="b")': "TypeError: OpenAIChat() got model twice: without a name and as model=...",
+    'ScriptedModel(["a"], nam="x")': "TypeError: ScriptedModel has no parameter 'nam'; did you mean name=...?",
+    "Fallback()": "TypeError: Fallback() needs a value for first",
     "ScriptedModel()": "TypeError: answers must be a list of answers, such as ['Hello!'], got None",
     'NativeToolCall("0", "f", {})': 'TypeError: takes name, arguments, such as NativeToolCall("pay", {}), got',
     'Runs("redis://a")': "TypeError: store must be a MemoryEventLog() or a RedisStore(url), got str",

@@ -118,7 +118,8 @@ def check_body_fields(model: type[Any], options: Mapping[str, Any]) -> None:
     annotated = {name for kind in model.__mro__ for name in getattr(kind.__init__, "__annotations__", ())}  # type: ignore[misc]
     parameters = sorted(annotated - {"model", "prefill", "options", "return"})
     homes = _OF_CHAT | {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
-    homes |= dict.fromkeys(("name", "model_name", "model_id"), f"{model.__name__}(model)")
+    name = "name=..." if "name" in parameters else f"{model.__name__}(model)"
+    homes |= dict.fromkeys(("name", "model_name", "model_id"), name)
     if getattr(model, "format", "") in ("anthropic", "bedrock"):
         del homes["system"]
     wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}

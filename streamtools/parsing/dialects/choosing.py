@@ -68,7 +68,7 @@ def _suggestion(choice: object) -> str:
         suggestion += (
             f"{'' if suggestion else ';'} for the dialects of a model, write dialects=dialects_for({choice!r})"
         )
-    return suggestion or f"; there are {', '.join(DIALECTS)}"
+    return suggestion or "; pass a dialect of your own as an object; `streamtools replay --help` lists all other ids"
 
 
 @cache
