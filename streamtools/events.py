@@ -509,7 +509,7 @@ class Error(RuledEvent, frozen=True, gc=True, tag="error"):
 
 
 class Warning(Event, frozen=True, gc=False, tag="warning"):
-    """A diagnostic message for developers. It should not be shown to users.
+    """A diagnosis for developers. Its `message` should not be shown to users.
 
     `raw` is the text or data that caused the warning. `count` is a number for the message, such as the length of
     skipped data.

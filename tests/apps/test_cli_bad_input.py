@@ -123,7 +123,7 @@ def test_invalid_tools_are_reported(
         (("replay", _NO_CALL, "--speed=-1"), "got '-1'"),
         (("replay", _NO_CALL, "--speed", "nan"), "got 'nan'"),
         (("demo", "--speed", "inf"), "got 'inf'"),
-        (("replay", _NO_CALL, "--dialects", "klingon"), "no dialect 'klingon'; pass a dialect of your own as an object"),
+        (("replay", _NO_CALL, "--dialects", "klingon"), "no dialect 'klingon'; pass a dialect of your own"),
     ],
 )
 def test_an_invalid_command_line_is_reported(

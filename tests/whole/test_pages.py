@@ -36,6 +36,7 @@ from tests.whole import dialects_page
 from tests.whole.test_readme import names, normal, run_code, run_program
 
 __all__ = ["names"]  # a fixture
+pytest_plugins = ["pytester"]
 
 
 def read(page: str) -> str:
@@ -43,7 +44,8 @@ def read(page: str) -> str:
 
 
 def programs(page: str) -> Iterator[Block]:
-    return (block for block in read_blocks(read(page)) if block.language == "python" and "app" not in block.notes)
+    blocks = read_blocks(read(page))
+    return (each for each in blocks if each.language == "python" and not {"app", "file"} & {*each.notes})
 
 
 @OTHER_LOOP_DEEP
@@ -65,7 +67,7 @@ async def test_asynchronous_code_prints_the_output_of_the_page(
 
 @pytest.mark.parametrize(
     ("page", "count", "is_one_program"),
-    [("failover", 2, True), ("histories", 1, True), ("typed-values", 2, True), ("vault", 2, True)],
+    [("failover", 1, True), ("histories", 1, True), ("typed-values", 2, True), ("vault", 2, True)],
 )
 def test_programs_print_the_output_of_the_page(
     page: str, count: int, is_one_program: bool, monkeypatch: pytest.MonkeyPatch
@@ -82,6 +84,23 @@ def test_programs_print_the_output_of_the_page(
         lines = printed.getvalue().splitlines(keepends=True)
         assert (block.output or "") == "".join(line for line in lines if not line.startswith("20"))  # without log lines
         [run(each) for name, each in namespace.items() if name.startswith("test_")]
+
+
+CONFTEST = """
+import runpy, httpx, pytest
+app = runpy.run_path("{}/examples/scripted_provider.py")["app"]
+recording_options = pytest.fixture(scope="session")(lambda: {{"inner": lambda: httpx.ASGITransport(app)}})
+anyio_backend = pytest.fixture(lambda: "asyncio")
+"""
+
+
+def test_the_recorded_test_of_the_failover_page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAY", "0")
+    (test,) = [block.text for block in read_blocks(read("failover")) if "file" in block.notes]
+    pytester.makepyfile(test)
+    pytester.makeconftest(CONFTEST.format(ROOT))
+    pytester.runpytest_subprocess("--record-streams=once").assert_outcomes(failed=1)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("column", range(3))

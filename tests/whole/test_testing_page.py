@@ -31,5 +31,5 @@ def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> 
 def test_every_block_of_code_is_run() -> None:
     """Each block belongs to the project or is one of its commands."""
     assert all("file" in block.notes for block in BLOCKS if block.language == "python")
-    assert ["pytest --record-streams=once", "pytest"] == COMMANDS
+    assert ["pytest --record-streams=once"] == COMMANDS
     assert ['source .venv/bin/activate && pip install -e ".[web,test]" fastapi httpx2'] == SET_UP

@@ -255,7 +255,7 @@ export interface ErrorEvent {
   seq: number;
 }
 
-/** A diagnostic message for developers. It should not be shown to users.
+/** A diagnosis for developers. Its `message` should not be shown to users.
  *
  * `raw` is the text or data that caused the warning. `count` is a number for the message, such as the length of
  * skipped data. */
