@@ -103,8 +103,8 @@ class Chat(ToolStream):
       follow-up request adds, and returns those to send. A request that continues a paused turn is not reviewed. If the
       function raises an exception, the run ends with an error and the exception is raised again.
     - `max_steps`: the maximum number of steps. If the last one has calls, they do not run and remain pending.
-    - `last_step`: with `"answer"`, the last step that `max_steps` allows is requested with the tool choice `none`, so
-      that the model answers from the results that it has. With `"any"`, it may make calls.
+    - `last_step`: with `"answer"`, the last step that `max_steps` allows has the tool choice `none` in place of any
+      other, so that the model answers from the results that it has. With `"any"`, it may make calls.
     - `request`: a mapping that is merged into the body of each request, or a `RequestOptions`.
     - `continue_from`: the lost run that this chat continues. It began with the same `messages`.
     - `dialects`, `native_tool_calls`, `tool_choice`, `output`, `guards`, `resume`, `run_id`, `parser`, `runner`,
@@ -216,8 +216,8 @@ class Chat(ToolStream):
         """Continue a run from its log: finish its open step, or send its next request."""
         self._read_follow_ups(logged.events, copied)
         machine, shown = self._run.machine, ""
-        first = max([copied, *(event.seq for event in logged.events[:1])])  # earlier events are of the waiting run
-        types = [type(event) for event in logged.events if event.seq > first]
+        # The first event is `start`, or stands for the waiting run. Events up to `copied` are copies of its events.
+        types = [type(event) for event in logged.events[1:] if event.seq > copied]
         self._use_steps(types.count(StepStart) - types.count(StepSuperseded))
         if logged.open is not None and not logged.open.is_answered:
             self._steps_left += 1

@@ -330,7 +330,8 @@ class EmulatedReply(Replies):
     async def _read_until_call(self, reply: Reply) -> list[events.SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
-        Returns None if the complete answer contains no call, or if the provider refuses tools. Without tools to
+        If the tool choice forbids calls, the first event ends the reading. Returns None if the complete answer contains
+        no call, or if the provider refuses tools. Without tools to
         emulate, reads no event.
         """
         if not self.ask.tools:
@@ -343,7 +344,7 @@ class EmulatedReply(Replies):
             for event in batch:
                 if isinstance(event, events.SourceError):
                     return None if reply.offers_tools and refuses_tools(event) else buffered
-                if any(map(_shows_call_or_error, machine.feed(event))):
+                if self.ask.tool_choice.mode == "none" or any(map(_shows_call_or_error, machine.feed(event))):
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
             return buffered

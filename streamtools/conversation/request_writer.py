@@ -18,7 +18,7 @@ from streamtools.tools import ToolRegistry
 
 log = Logger(__name__)
 
-_NO_CALLS = "Call no tools now. Answer in text, from the results that you have."
+_NO_CALLS = "Do not call tools now. Give your final answer."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -133,6 +134,7 @@ class Driver:
         self._leave_timeout = leave_timeout
         self._drive_scope = anyio.CancelScope(shield=shield)
         self._reading_scope = anyio.CancelScope()
+        self._take_scope: anyio.CancelScope | None = None
         self.scope = self._drive_scope
         """The cancel scope of the current phase: entering, reading, or `finish`. `cancel` cancels it.
 
@@ -148,7 +150,7 @@ class Driver:
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, also cancel leaving."""
         self.cancel_requested = True
-        self.scope.cancel()
+        (self._take_scope or self.scope).cancel()
         if cancel_cleanup:
             self._drive_scope.cancel()
 
@@ -175,24 +177,32 @@ class Driver:
                 self.scope = self._reading_scope
                 fault: Exception | None = None
                 count = 0
+                if isinstance(events, AsyncGenerator):
+                    take = partial(self._take_from_generator, take)
                 try:
                     with self._reading_scope:
                         await begin()
                         try:
-                            # A generator may have open scopes and task groups, such as those of a chat.
-                            async with aclosing(events) if isinstance(events, AsyncGenerator) else nullcontext():
-                                async for event in events:
-                                    if not count:
-                                        await check_event(event, events)
-                                    if await take(event):
-                                        break
-                                    count += 1
-                                    if not count % YIELD_EVERY:
-                                        await anyio.lowlevel.checkpoint()
-                                else:
-                                    self.is_exhausted = True
+                            async for event in events:
+                                if not count:
+                                    await check_event(event, events)
+                                if await take(event):
+                                    break
+                                count += 1
+                                if not count % YIELD_EVERY:
+                                    await anyio.lowlevel.checkpoint()
+                            else:
+                                self.is_exhausted = True
                         except Exception as error:
                             fault = error
+                        finally:
+                            if isinstance(events, AsyncGenerator):
+                                # It may have open scopes and task groups, such as those of a chat, inside this scope.
+                                self._reading_scope.deadline = anyio.current_time() + self._leave_timeout
+                                try:
+                                    await events.aclose()
+                                except Exception as error:
+                                    fault = fault or error
                     with anyio.CancelScope(shield=True) as self.scope:
                         if finish is not None:
                             try:
@@ -206,3 +216,13 @@ class Driver:
         self.is_cut_off = self._drive_scope.cancelled_caught and self.events is not None
         if self._drive_scope.cancelled_caught and self._drive_scope.deadline <= anyio.current_time():
             log.warning("stream_not_closed", error="it took too long")
+
+    async def _take_from_generator(self, take: Callable[[UIEvent], Awaitable[bool | None]], event: UIEvent) -> bool:
+        """Let `take` handle an event. Meanwhile, `cancel` cancels only `take`, so the generator can still clean up."""
+        with anyio.CancelScope() as scope:
+            self._take_scope = scope
+            try:
+                return bool(await take(event)) or scope.cancel_called
+            finally:
+                self._take_scope = None
+        return True

@@ -356,7 +356,7 @@ async def test_the_last_step_may_be_an_answer(call: ScriptedReply, options: dict
         before, after = (
             next((each.text for each in asked if isinstance(each, System)), "") for asked in (first, second)
         )
-        added = "Call no tools now. Answer in text, from the results that you have."
+        added = "Do not call tools now. Give your final answer."
         assert after.removeprefix(before).strip() == (added if "native" in options else "")
 
 

@@ -207,8 +207,8 @@ def check(log: Sequence[kinds.UIEvent], expected: Sequence[kinds.UIEvent], resul
     done, expected_done = log[-1], expected[-1]
     assert isinstance(done, kinds.Done)
     assert isinstance(expected_done, kinds.Done)
-    names = [[call.name for call in each.pending] for each in (done, expected_done)]
-    assert (done.reason, names[0]) == (expected_done.reason, names[1])
+    pending = [[(call.name, call.arguments) for call in each.pending] for each in (done, expected_done)]
+    assert (done.reason, pending[0]) == (expected_done.reason, pending[1])
 
 
 @pytest.mark.parametrize("has_ledger", [True, False], ids=["ledger", "no_ledger"])

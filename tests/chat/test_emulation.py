@@ -93,13 +93,10 @@ async def test_decided_calls_are_the_calls_of_the_turn() -> None:
 
 @pytest.mark.parametrize(
     ("emulation", "answers", "bodies"),
-    [
-        (FALLBACK, ("One.", "Two."), [asked(QUESTION, tools=OFFER, tool_choice="none"), LAST]),
-        (FORCE, ("One.",), [LAST]),
-    ],
+    [(FALLBACK, ("One.",), [asked(QUESTION, tools=OFFER, tool_choice="none")]), (FORCE, ("One.",), [LAST])],
 )
 async def test_tool_choice_none_needs_no_decision(emulation: str, answers: tuple[str, ...], bodies: list[Any]) -> None:
-    """There is no decision request and no warning."""
+    """There is no decision request and no warning, and no answer is discarded."""
     talked = await talk(*map(says, answers), emulation=emulation, tool_choice="none")
 
     assert bodies == talked.bodies

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from streamtools import RunnerOptions, ToolStream
-from streamtools.conversation import Ask, BedrockConverse, CohereChat, RequestOptions
+from streamtools.conversation import Ask, BedrockConverse, CohereChat, OllamaChat, OpenAIChat, RequestOptions
 from streamtools.conversation.request_writer import RequestWriter
 from streamtools.events import Done
 from streamtools.history import Message, User, read_messages
@@ -57,9 +57,15 @@ def test_tool_choices() -> None:
     call = [{"id": "c", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
     asked = read_messages([{"role": "assistant", "tool_calls": call}])
     assert ["tools"] == list(config("none", (*HISTORY, *asked)))
-    writer = RequestWriter(RequestOptions(), ToolRegistry(*TOOLS), None, True, None, by_model=False)
-    (told,) = bedrock().body(writer.write(Ask(HISTORY, TOOLS, ToolChoice("none")), bedrock()))["system"]
-    assert told["text"].startswith("Be brief.\n\nCall no tools now.")
+    openai = OpenAIChat("m", api_key="k")
+    for model, teach, tools, is_told in (
+        *((bedrock(), "auto", TOOLS, True), (OllamaChat("m"), "auto", TOOLS, True), (openai, "auto", TOOLS, False)),
+        *((openai, "always", TOOLS, True), (bedrock(), "auto", (), False)),
+    ):
+        options: Any = RequestOptions(teach=teach)  # type: ignore[arg-type]
+        writer = RequestWriter(options, ToolRegistry(*tools), ("hermes_json",), True, None, by_model=False)
+        system = writer.write(Ask(HISTORY, tools, ToolChoice("none")), model).history[0]
+        assert is_told == ("Do not call tools now." in str(system))
 
 
 @pytest.mark.parametrize(("model", "path"), [

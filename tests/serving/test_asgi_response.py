@@ -26,6 +26,7 @@ from streamtools.outputs import asgi
 from streamtools.runs import Runs
 from streamtools.serving import event_reader
 from streamtools.serving.event_response import EventStreamResponse, event_stream_response
+from streamtools.stream.reading import Driver
 from tests.support.serving import Exchange, read_frames
 from tests.support.stories import Script
 from tests.support.stories import batches as texts
@@ -249,6 +250,26 @@ async def test_a_client_may_leave_at_any_event(place: int, refuses: bool, genera
         for hold in holds:
             hold.set()
     assert (1, "cancelled", False) == (source.closed, events.result.reason, exchange.ended)
+
+
+async def test_a_generator_can_clean_up_after_its_reader_has_left() -> None:
+    """The clean-up may wait, if the reader has left while it handled an event."""
+
+    async def generate() -> AsyncGenerator[UIEvent]:
+        try:
+            yield HELLO[0]
+        finally:
+            await anyio.lowlevel.checkpoint()
+            stored.append("a")
+
+    async def take(event: UIEvent) -> None:
+        driver.cancel()
+        await anyio.sleep_forever()
+
+    stored = list[str]()
+    driver = Driver(aclosing(generate()), shield=True)
+    await driver.drive(take, begin=anyio.lowlevel.checkpoint)
+    assert (["a"], True) == (stored, driver.is_cancelled)
 
 
 async def test_a_stream_that_never_waits() -> None:
