@@ -41,7 +41,7 @@ from streamtools.serving.run import NEXT, NO_CALL, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable, awaited, check_startable, close
-from streamtools.tools.approvals import EXPIRED, Answer, Decision, Deny, check_same, not_waiting, read_decision
+from streamtools.tools.approvals import EXPIRED, Answer, Decision, Deny, not_waiting, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
@@ -441,12 +441,11 @@ class Runs(Checked, AsyncOnly):
             question.check(given)
         except DecisionRefused:
             await run._sync_decisions()
-            if call_id in run.decisions:  # a better reason
-                check_same(call_id, run.decisions[call_id], given)
+            question.check(given, run.decisions.get(call_id))  # a better reason
             raise
         made = Deny(EXPIRED) if question.has_expired(time.time()) else given
         await run._sync_decisions(call_id, made)
-        check_same(call_id, run.decisions[call_id], given)
+        question.check(given, run.decisions[call_id])
         return run if run._undecided else await self._continue(run)
 
     def _chain_of(self, run: Run) -> anyio.Lock:

@@ -111,8 +111,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     asked: float | None = None
 
-    def check(self, decision: Decision) -> None:
-        """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
+    def check(self, decision: Decision, made: Decision | None = None) -> None:
+        """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call.
+
+        If `made`, the earlier decision, is not None, raise only if `decision` contradicts it.
+        """
+        if made is not None:
+            check_same(self.call.id, Approve(self.digest) if made == Approve() else made, decision)
+            return
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
         if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
             expected = "Approve or Deny" if self.approval else "Answer or Deny"
@@ -166,11 +172,11 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
     raise DecisionRefused(f"call {call_id[:64]!r} was {past}; this decision is ignored", code="already_decided")
 
 
-def not_waiting(call_id: str, questions: Iterable[Question], advice: str = "") -> DecisionRefused:
+def not_waiting(call_id: str, questions: Iterable[Question]) -> DecisionRefused:
     """Return the error for a decision about a call that is not in `questions`. The error names the waiting calls."""
     waiting = ", ".join(repr(each.call.id[:64]) for each in questions)
     others = f"; these wait: {waiting}" if waiting else ""
-    return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}{advice}", code="not_waiting")
+    return DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision{others}", code="not_waiting")
 
 
 @runtime_checkable
@@ -449,22 +455,21 @@ class Approvals:
         """
         decision, asked = read_decision(call_id, given), self._asked.get(call_id)
         if asked is None and (question := self._unasked.get(call_id)) is not None:
-            question.check(decision)
-            if question.has_expired(self.clock()):
-                check_same(call_id, Deny(EXPIRED), decision)
+            question.check(decision, Deny(EXPIRED) if question.has_expired(self.clock()) else None)
             del self._unasked[call_id]
             self._decisions = {**self._decisions, call_id: decision}
             return
         if asked is None and call_id in self.shown and (made := self._decisions.get(call_id)) is not None:
-            check_same(call_id, made, decision)
+            self.asked[call_id].check(decision, made)
             return
         if asked is None or (asked.decided.is_set() and asked.decision is None):
-            advice = '; pass it to `runs.decide` or to the next chat, or set approvals=ApprovalOptions(ask="now")'
-            raise not_waiting(call_id, self.questions, "" if self.attended else advice)
-        asked.question.check(decision)
-        if asked.question.has_expired(self.clock()) or asked.decided.is_set():
-            check_same(call_id, asked.decision or Deny(EXPIRED), decision)
-        else:
+            refused = not_waiting(call_id, self.questions)
+            if not self.attended:  # a note, because clients get the message
+                refused.add_note('Pass it to `runs.decide` or to the next chat, or set ApprovalOptions(ask="now").')
+            raise refused
+        made = asked.decision or (Deny(EXPIRED) if asked.question.has_expired(self.clock()) else None)
+        asked.question.check(decision, made)
+        if made is None:
             asked.decision = decision
             asked.decided.set()
 

@@ -1383,6 +1383,8 @@ async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
             await two.decide(waiting.id, "n7", True, owner="ann")
         assert ["n0"] == [each.call.id for each in await (await two.find(waiting.id, owner="ann")).questions()]
         run = await two.decide(waiting.id, "n0", True, owner="ann")
+        with pytest.raises(DecisionRefused, match="'n0' was approved; this"):
+            await two.decide(waiting.id, "n0", Approve("other"), owner="ann")
         assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
