@@ -56,7 +56,8 @@ class TextOptions(Checked):
     - `judge`: a `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops,
       and its remaining calls do not run.
     - `history`: the text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"`
-      is the text after the rules. With a `vault`, it is always the text after the rules.
+      is the text after the rules, and, with `rules_in_arguments`, the arguments after them. With a `vault`, the text is
+      always the text after the rules.
     - `vault`: a `Vault`, copied for each stream. It restores values in text, reasoning, arguments and typed answers. A
       `chat` also replaces the values in its requests. `rules` that change text then also apply to each value. There are
       no `call-delta` events.

@@ -103,13 +103,14 @@ def test_the_recorded_test_of_the_failover_page(pytester: pytest.Pytester, monke
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("column", range(3))
+@pytest.mark.parametrize("column", range(4))
 async def test_the_vault_page_says_who_sees_what(column: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Judges, waiting runs and spans have tests of their own."""
     value, found, file = "ann@example.org", [rules.email()], tmp_path / "r.jsonl"
     page, sent = list[UIEvent](), list[str]()
-    more: Any = {"rules_in_reasoning": True, "rules_in_arguments": True, "history": "as_shown"}
-    text = TextOptions(**[{"rules": found}, {"rules": found} | more, {"vault": rules.Vault(found)}][column])
+    more: Any = {"rules": found, "rules_in_reasoning": True, "rules_in_arguments": True, "history": "as_shown"}
+    vault = {"vault": rules.Vault(found)}
+    text = TextOptions(**[{"rules": found}, more, vault, more | vault][column])
 
     @tool(requires_approval=True)
     async def send(to: str) -> str:
@@ -119,7 +120,7 @@ async def test_the_vault_page_says_who_sees_what(column: int, tmp_path: Path, ca
     async def fail() -> str:
         raise ValueError(value)
 
-    word = "<EMAIL_1>" if column == 2 else value
+    word = "<EMAIL_1>" if column >= 2 else value
     answers = calls(("send", {"to": word}), ("fail", {}), text=f"<think>Ask {word}.</think>I ask {word}."), says(word)
     transport = RecordingTransport(httpx.AsyncHTTPTransport(), file, source="openai", record_body=True)
     async with Provider(*answers) as server, httpx.AsyncClient(transport=transport) as client, MemoryLedger() as ledger:
@@ -137,17 +138,15 @@ async def test_the_vault_page_says_who_sees_what(column: int, tmp_path: Path, ca
     seen: list[list[object]] = [
         [[each for each in page if each.type == "text"], events.result.text],
         [[each for each in page if each.type == kind] for kind in ("call", "reasoning", "approval-requested")],
-        [each.result for each in page if each.type == "executed"],
-        [kept, sent],
+        [kept, sent, [each.result for each in page if each.type == "executed"], stored[0], stored[2]],
         [asked[0], asked[2]],
         [answer[0]],
-        [stored[0], stored[2]],
         [answer[1]],
         [caplog.text, file.read_text("utf-8")],
         [],
     ]
     rows = [row.split(" | ") for row in read("vault").partition("| --- |\n")[2].partition("\n\n")[0].splitlines()]
-    words = {value: "value", "[email]": "`[email]`", "<EMAIL_1>": "`<EMAIL_1>`"}
+    words = {value: "value", "<EMAIL_1>": "`<EMAIL_1>`", "[email]": "`[email]`"}
     for row, things in zip(rows, seen, strict=True):
         for thing in things:
             assert row[column + 1].strip(" |") == next(words[word] for word in words if word in str(thing)), row

@@ -251,6 +251,8 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         frames = read_frames((await client.get(f"/chat/{run}")).content)
         (asked,) = events_of_type(frames, "approval-requested")
         assert "waiting" == frames[-1]["reason"]
+        (found,) = (await client.get("/calls")).json()
+        assert [run, asked["call"], asked["expires"]] == [found["run"], found["call"], found["expires"]]
         address = f"/chat/{run}/calls/{asked['call']['id']}"
         right = {"decision": decision} | ({"digest": asked["digest"]} if decision == "approve" else {"reason": "no"})
         wrong = {"decision": "deny" if decision == "approve" else "approve"}
@@ -261,6 +263,7 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         refused = await client.post(address, json={"decision": "aprove"})
         assert (400, True) == (refused.status_code, "'aprove'" in refused.text and "; write" in refused.text)
         first, second = [await client.post(address, json=right) for _ in range(2)]
+        assert [] == (await client.get("/calls")).json()
         assert (202, first.json()) == (second.status_code, second.json())
         refused = await client.post(address, json=wrong)
         assert (409, True) == (refused.status_code, "; this decision is ignored" in refused.text)
