@@ -91,14 +91,8 @@ class RecordingFixture:
         """The HTTP transport for clients of httpx or httpx2. Several clients can share it."""
         settings = self._settings
         if self._transport is None and self._mode == "replay":
-            self._transport = ReplayTransport(
-                self.path,
-                match=settings.match,
-                repeat=settings.repeat,
-                redact=settings.redact,
-                exchange=settings.exchange,
-                **settings.playback,
-            )
+            options: Any = {name: getattr(settings, name) for name in ("match", "repeat", "redact", "exchange")}
+            self._transport = ReplayTransport(self.path, **options, **settings.playback)
             self._transport.advice = self._advice
         elif self._transport is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
