@@ -99,6 +99,7 @@ def explained(error: BaseException) -> dict[str, str]:
         reason = str(without_inputs(error))
     else:
         reason = _QUOTED.sub(lambda quoted: quoted[0] if quoted[0][1:-1] in code.co_consts else "…", str(error))
+    reason = f"no key {reason}" if type(error) is KeyError else reason
     return loggable(error) | {"raised_at": f"{code.co_filename}:{line}", "reason": reason[:_LONGEST_REASON]}
 
 

@@ -202,17 +202,19 @@ class Runs(Checked, AsyncOnly):
         `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
         the conversation starts. The client may choose it, because each user has separate conversations. With
         `exclusive`, the last run of the conversation must have ended, and wait for no decision. The same applies to its
-        earlier runs in this process. `note` is any value to keep with the run. The run has the `run_id` of the stream.
-        With a context manager, it has a random id, which the stream gets when it is entered.
+        earlier runs in this process. `note` is any value to keep with the run. With a `RedisStore`, it must be a
+        JSON value. The run has the `run_id` of the stream. With a context manager, it has a random id, which the stream
+        gets when it is entered.
 
         With a context manager, `start` waits until it is entered, and raises its exception. There is then no run. A
         chat is entered later. If `start` raises, it closes the stream, unless a run has it. Raises `TooManyRuns` if a
         limit is reached. With `exclusive`, raises `ConversationBusy` if one of these runs is active, which includes the
         code of its context manager, or waits for decisions. A `RedisStore` knows the last run of all processes. Raises
-        `Draining` after `shutdown` has begun or the context has started to end, and ClosedError before the context is
-        entered. Raises ValueError if the user already has a run with the same id, in this process or in the
-        `RedisStore`, if the id ends with `~`, if `owner` is empty, or for `exclusive` without a `conversation`. Raises
-        TypeError if `owner` or `conversation` is not a string, or if `stream` is not an asynchronous context manager.
+        `Draining` after `shutdown` has begun or the context has started to end. Raises ClosedError before the context
+        is entered, and for a stream that was already entered. Raises ValueError if the user already has a run with the
+        same id, in this process or in the `RedisStore`, if the id ends with `~`, if `owner` is empty, or for
+        `exclusive` without a `conversation`. Raises TypeError if `owner` or `conversation` is not a string, or if
+        `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -571,6 +573,8 @@ class Runs(Checked, AsyncOnly):
             raise TooManyRuns(f"This process has reached max_running={self._max_running}. Wait for the end of a run.")
         if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
+        if run._driver is not None and getattr(run._driver.stream, "_task_id", False):
+            raise ClosedError("The stream was already entered. Make a new one for each run.")
         self._running[run._journal.key] = run
         return self._tasks
 

@@ -634,9 +634,7 @@ class _Connection:
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
-        if len(answers) > _MAX_WAITING * (
-            1 if isinstance(frame, dict | ResumeFrame) else 4
-        ):  # one for each call of a turn
+        if len(answers) > _MAX_WAITING * (1 if isinstance(frame, dict | ResumeFrame) else 4):  # 4: calls of a turn
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.", frame)
         answers.append(answer := _Answer(frame, self.make_sink(conversation)))
         if isinstance(frame, DecisionFrame | CancelFrame):

@@ -391,7 +391,7 @@ async def test_what_a_handler_raises(
     told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("message_refused ")]
     assert logged == [each["error"] for each in told]
     assert all("test_what_a_handler_raises.<locals>.answer (" in each["handler"] for each in told)
-    assert all(each["reason"] == "'text'" for each in told if each["error"] == "KeyError")
+    assert all(each["reason"] == "no key 'text'" for each in told if each["error"] == "KeyError")
     assert not [each for each in caplog.records if logged and each.exc_info]
 
 

@@ -120,7 +120,7 @@ async def test_the_page_has_its_own_frames(caplog: pytest.LogCaptureFixture) -> 
             await settle()
         done, refused = conversations.frames[-2:]
         assert ("cancelled", "refused") == (done["reason"], refused["error"]["code"])
-        assert "reason=\"'kind'\"" in caplog.text
+        assert "reason=\"no key 'kind'\"" in caplog.text
         conversations.socket.say('{"kind": "hm"}')
     assert {"type": "websocket.close", "code": 1011} == conversations.socket.sent[-1]
 

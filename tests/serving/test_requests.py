@@ -203,8 +203,8 @@ NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid ar
         (Conversation.model_validate_json, b'{"messages": "s3cret"}', NO_LIST, ""),
         (read_number, b'"s3cret"', f"{NO_NUMBER}…", f"{NO_NUMBER}'s3cret'"),
         (int, b"s3cret", f"{NO_NUMBER}b…", f"{NO_NUMBER}b's3cret'"),
-        (ask, b"{}", "'messages'", ""),
-        (look_up, b"s3cret", "…", "'s3cret'"),
+        (ask, b"{}", "no key 'messages'", "'messages'"),
+        (look_up, b"s3cret", "no key …", "'s3cret'"),
         (json.loads, b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ""),
     ],
 )

@@ -10,6 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import ToolStream
+from streamtools.errors import ClosedError
 from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.runs import Run, Runs
@@ -63,6 +64,13 @@ async def test_a_stream_that_is_started_twice_goes_on() -> None:
             await runs.start(stream, owner="ann")
         gate.set()
         assert ("ab", "finished") == ((await run.wait()).text, run.result.reason)
+
+
+async def test_a_stream_that_was_entered_is_refused() -> None:
+    async with Runs() as runs, ToolStream(Script(texts("a"))) as entered:
+        with pytest.raises(ClosedError, match="Make a new one"):
+            await runs.start(entered, owner="ann")
+        assert 0 == runs.running
 
 
 async def test_detach_does_not_stop_the_run() -> None:

@@ -189,7 +189,7 @@ async def test_the_recipes_print_the_output_of_the_page(
     async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
         for _ in range(2):
             await client.post("/conversations/c1", json={"text": "Hi"})
-    assert ["user", "assistant"] * 2 == [each["role"] for each in names["database"]["c1"]]
+    assert ["user", "assistant"] * 2 == [each["role"] for each in names["database"]["c1"]["messages"]]
     assert 10 == read("recipes").count("\n## ") - 1 == len(re.findall(r"(?:\n| )More:\s", read("recipes")))
 
 
