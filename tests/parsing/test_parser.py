@@ -139,7 +139,7 @@ def test_a_dialect_decides_about_code_unless_an_option_does() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dialects": ["hash_marker", "nonsense"]}, "'nonsense'; pass a dialect of your own as an object; .* lists all other ids"),
+        ({"dialects": ["hash_marker", "nonsense"]}, "'nonsense'; pass a dialect of your own as an object"),
         ({"dialects": "nonsense"}, "'nonsense'"),
         ({"dialects": [3]}, "3"),
         ({"reasoning": "sometimes"}, "reasoning must be one of 'start', 'anywhere', 'off', got 'sometimes'"),
