@@ -330,23 +330,24 @@ class EmulatedReply(Replies):
     async def _read_until_call(self, reply: Reply) -> list[events.SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
-        If the tool choice forbids calls, the first event ends the reading. Returns None if the complete answer contains
-        no call, or if the provider refuses tools. Without tools to
-        emulate, reads no event.
+        If the tool choice forbids calls, the first text ends the reading. Returns None if the complete answer lacks a
+        call, or if the provider refuses tools. Without tools to emulate, reads no event.
         """
         if not self.ask.tools:
             has_other_tools = bool(self.model.body(dataclasses.replace(self.ask, history=())).get("tools"))
             return [events.SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else []
         machine = self.probe()
         buffered: list[events.SourceEvent] = []
+        needs_no_call = self.ask.tool_choice.mode == "none"
         async for batch in reply:
             buffered += batch
             for event in batch:
                 if isinstance(event, events.SourceError):
                     return None if reply.offers_tools and refuses_tools(event) else buffered
-                if self.ask.tool_choice.mode == "none" or any(map(_shows_call_or_error, machine.feed(event))):
+                is_answer = needs_no_call and isinstance(event, events.TextDelta)
+                if is_answer or any(map(_shows_call_or_error, machine.feed(event))):
                     return buffered
-        if any(map(_shows_call_or_error, machine.close())):
+        if needs_no_call or any(map(_shows_call_or_error, machine.close())):
             return buffered
         self._hidden_usage = machine.usage
         return None

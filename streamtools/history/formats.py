@@ -82,9 +82,15 @@ def read_messages(messages: Iterable[AnyMessage], *, system: bool = False, clien
     if isinstance(messages, str | bytes | Mapping | AsyncOnly) or not isinstance(messages, Iterable):
         advice = "" if isinstance(messages, str | bytes | Mapping) else "; to continue a chat, pass its `history`"
         raise invalid(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}{advice}")
-    listed = [_dump(message) for message in messages]
+    listed: list[Any] = list(messages)
     if client and not listed:
         raise invalid("the client sent no message")
+    for index, message in enumerate(listed):
+        if hasattr(message, "model_dump"):
+            try:
+                listed[index] = message.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+            except ValueError as error:  # such as bytes that are not UTF-8
+                raise invalid(f"message {index}: {error}") from None
     from_front_ends = [_front_end_reader(message) for message in listed]
     reader = HistoryReader(client=any(from_front_ends) if client is None else client, system=system)
     for index, (message, read_from_front_end) in enumerate(zip(listed, from_front_ends, strict=True)):
@@ -96,12 +102,6 @@ def read_messages(messages: Iterable[AnyMessage], *, system: bool = False, clien
         except ValueError as error:
             raise (InvalidMessages if reader.client else ValueError)(f"message {index}: {error}") from None
     return reader.finish()
-
-
-def _dump(message: Any) -> Any:
-    """Return a pydantic model, such as a message of an SDK, as a dict. Returns anything else unchanged."""
-    dump = getattr(message, "model_dump", None)
-    return message if dump is None else dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
 
 
 def _check_content(message: Mapping[str, Any]) -> None:

@@ -216,6 +216,8 @@ class Runs(Checked, AsyncOnly):
         `exclusive` without a `conversation`. Raises TypeError if `owner` or `conversation` is not a string, or if
         `stream` is not an asynchronous context manager.
         """
+        if getattr(stream, "_task_id", False):  # it stays open
+            raise ClosedError("The stream was already entered. Make a new one for each run.")
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             if owner == "":  # all users without a login would share their runs
@@ -573,8 +575,6 @@ class Runs(Checked, AsyncOnly):
             raise TooManyRuns(f"This process has reached max_running={self._max_running}. Wait for the end of a run.")
         if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
-        if run._driver is not None and getattr(run._driver.stream, "_task_id", False):
-            raise ClosedError("The stream was already entered. Make a new one for each run.")
         self._running[run._journal.key] = run
         return self._tasks
 

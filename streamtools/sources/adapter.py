@@ -510,8 +510,6 @@ class FrameAdapter(Adapter):
 
     def close(self, cause: str | SourceError | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
-        if cause is not None:  # the broken connection has cut the last frame, and `cause` reports this
-            events = [event for event in events if getattr(event, "code", "") != Code.BAD_FRAME]
         if isinstance(cause, SourceError) and not self._over:
             self._fail(cause, events)  # as in a stream of bytes, an error after the finish reason fails the turn
         elif not self._over:
@@ -521,6 +519,9 @@ class FrameAdapter(Adapter):
                 fault = self._wrong_format_error(events) if cause is None else interrupted(cause)
                 events += [] if fault is None else [fault]
             self._over = True
+        if cause is not None and any(isinstance(event, SourceError) for event in events):
+            # The broken connection has cut the last frame, and the error reports this.
+            events = [event for event in events if getattr(event, "code", "") != Code.BAD_FRAME]
         return events
 
     @abstractmethod

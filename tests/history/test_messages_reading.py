@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from streamtools.calls import ToolCall
+from streamtools.errors import InvalidMessages
 from streamtools.history import (
     Assistant,
     CallResult,
@@ -160,6 +161,8 @@ def test_pydantic_models_are_read_like_their_json() -> None:
     assert read_messages([{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [call]}]) == (
         read_messages(models, client=False)
     )
+    with pytest.raises(InvalidMessages, match=r"message 0: .*utf-8"):
+        read_messages([Posted.model_construct(role="user", content=b"\xff")], client=True)
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {

@@ -67,10 +67,12 @@ async def test_a_stream_that_is_started_twice_goes_on() -> None:
 
 
 async def test_a_stream_that_was_entered_is_refused() -> None:
-    async with Runs() as runs, ToolStream(Script(texts("a"))) as entered:
+    """It goes on."""
+    async with Runs() as runs, ToolStream(Script([*texts("a"), STOP])) as entered:
         with pytest.raises(ClosedError, match="Make a new one"):
             await runs.start(entered, owner="ann")
         assert 0 == runs.running
+        assert ("a", "finished") == ((await entered).text, entered.result.reason)
 
 
 async def test_detach_does_not_stop_the_run() -> None:
