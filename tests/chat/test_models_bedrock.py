@@ -57,12 +57,11 @@ def test_tool_choices() -> None:
     call = [{"id": "c", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
     asked = read_messages([{"role": "assistant", "tool_calls": call}])
     assert ["tools"] == list(config("none", (*HISTORY, *asked)))
-    openai = OpenAIChat("m", api_key="k")
-    for model, teach, tools, is_told in (
-        *((bedrock(), "auto", TOOLS, True), (OllamaChat("m"), "auto", TOOLS, True), (openai, "auto", TOOLS, False)),
-        *((openai, "always", TOOLS, True), (bedrock(), "auto", (), False)),
+    openai, auto, always = OpenAIChat("m", api_key="k"), RequestOptions(), RequestOptions(teach="always")
+    for model, options, tools, is_told in (
+        *((bedrock(), auto, TOOLS, True), (OllamaChat("m"), auto, TOOLS, True), (openai, auto, TOOLS, False)),
+        *((openai, always, TOOLS, True), (bedrock(), auto, (), False)),
     ):
-        options: Any = RequestOptions(teach=teach)  # type: ignore[arg-type]
         writer = RequestWriter(options, ToolRegistry(*tools), ("hermes_json",), True, None, by_model=False)
         system = writer.write(Ask(HISTORY, tools, ToolChoice("none")), model).history[0]
         assert is_told == ("Do not call tools now." in str(system))
