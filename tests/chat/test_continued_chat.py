@@ -171,7 +171,7 @@ class Crashes:
     async def whole(self) -> list[kinds.UIEvent]:
         return await self.run(MemoryLedger(), run_id="run_1")
 
-    async def crash(self, log: Sequence[kinds.UIEvent], cut: int) -> list[kinds.UIEvent]:
+    async def crash(self, log: Sequence[kinds.UIEvent], cut: int, *, copied: int = 0) -> list[kinds.UIEvent]:
         """Continue the run from the first `cut` events of its log. Returns the whole log."""
         events = list(log[:cut])
         ledger = MemoryLedger() if self.has_ledger else None
@@ -184,7 +184,7 @@ class Crashes:
         if events:
             events.append(kinds.Warning(Code.OWNER_LOST, "lost", seq=events[-1].seq + 1))
         recorded = {} if ledger is None else await entries_of(ledger, "run_1")
-        lost = LostRun("run_1", "ann", None, None, 1, events, recorded)
+        lost = LostRun("run_1", "ann", None, None, 1, events, recorded, copied=copied)
         started = [event.call.arguments["city"] for event in events if isinstance(event, kinds.Executing)]
         continued = await self.run(ledger, continue_from=lost)  # type: ignore[arg-type]
         assert self.name == "idempotent" or not set(RAN) & set(started)  # no tool runs again
@@ -260,7 +260,9 @@ async def test_a_limit_of_steps_holds_after_each_crash(limit: int | None, last_s
 
 @ONE_LOOP
 async def test_only_answers_of_the_run_count() -> None:
-    """A superseded step does not. A process with a lower limit runs no calls after it."""
+    """A superseded step does not, and no step of a waiting run, whose events the run has copied. A process with a lower
+    limit runs no calls after it.
+    """
     crashes = Crashes("native calls", prefill=True, has_ledger=False, max_steps=2, last_step="answer")
     superseded = kinds.StepStart(1, seq=2), kinds.StepEnd(1, None, seq=3), kinds.StepSuperseded(1, seq=4)
     await crashes.crash([kinds.Start("run_1", seq=1), *superseded], 4)
@@ -268,8 +270,17 @@ async def test_only_answers_of_the_run_count() -> None:
     crashes = Crashes("calls in text", prefill=True, has_ledger=False)
     expected = await crashes.whole()
     crashes.options["max_steps"] = 1
-    await crashes.crash(expected, 1 + [isinstance(event, kinds.FollowUp) for event in expected].index(True))
+    cut = 1 + [isinstance(event, kinds.FollowUp) for event in expected].index(True)
+    await crashes.crash(expected, cut)
     assert ("max_steps", []) == (crashes.result.finish_reason, RAN)
+    crashes.options["max_steps"] = 2
+    for copied, choices in ((cut, ["auto", "auto"]), (0, ["auto"])):
+        crashes.model.choices.clear()
+        await crashes.crash(expected, cut, copied=copied)
+        assert ("max_steps" if len(choices) == 1 else "stop", choices) == (
+            crashes.result.finish_reason,
+            crashes.model.choices,
+        )
 
 
 async def test_text_rules_apply_to_the_rest_of_an_answer() -> None:
