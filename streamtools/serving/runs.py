@@ -216,8 +216,6 @@ class Runs(Checked, AsyncOnly):
         `exclusive` without a `conversation`. Raises TypeError if `owner` or `conversation` is not a string, or if
         `stream` is not an asynchronous context manager.
         """
-        if getattr(stream, "_task_id", False):  # it stays open
-            raise ClosedError("The stream was already entered. Make a new one for each run.")
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             if owner == "":  # all users without a login would share their runs
@@ -241,7 +239,8 @@ class Runs(Checked, AsyncOnly):
             await run._wait_entered()
             return run
         except BaseException:
-            if not any(run._driver and run._driver.stream is stream for run in self._running.values()):
+            is_read = getattr(stream, "_task_id", False)  # by a run, or by the code that entered it
+            if not is_read and not any(run._driver and run._driver.stream is stream for run in self._running.values()):
                 await close(stream)
             raise
 
@@ -575,6 +574,8 @@ class Runs(Checked, AsyncOnly):
             raise TooManyRuns(f"This process has reached max_running={self._max_running}. Wait for the end of a run.")
         if run._journal.key in self._running or run._journal.key in self._kept:
             raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
+        if run._driver is not None and getattr(run._driver.stream, "_task_id", False):
+            raise ClosedError("The stream was already entered. Make a new one for each run.")
         self._running[run._journal.key] = run
         return self._tasks
 
