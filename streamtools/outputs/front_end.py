@@ -256,10 +256,9 @@ class FrontEndEncoder(StreamEncoder, ABC):
             case events.Partial(path, value, complete, call_id=call_id):
                 added = present(toolCallId=call_id) | {"path": path, "value": value, "complete": complete}
                 return self._begin() + self._write_notice("partial", added)
-            case events.Warning(Code.OWNER_LOST, message):
-                return self._begin() + self._write_notice("reconnecting", {"message": message})
-            case events.Warning(Code.FAILED_OVER, message):
-                return self._begin() + self._write_notice("failed-over", {"message": message})
+            case events.Warning((Code.OWNER_LOST | Code.FAILED_OVER) as code, message):
+                name = "reconnecting" if code == Code.OWNER_LOST else "failed-over"
+                return self._begin() + self._write_notice(name, {"message": message})
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
             case events.StepSuperseded():  # not expected: `check_can_replace_steps` refuses such runs for these clients
