@@ -43,7 +43,7 @@ class RecordingSettings(Checked):
     unplayed: Literal["fail", "ignore"] = "fail"
     """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
     exchange: int | None = None
-    """The number of the only exchange whose response is cut or has the fault. None means each exchange."""
+    """The number of the only exchange whose response is cut or has the fault; None means each. `replay` reads it."""
     inner: Callable[[], Any] | None = None
     """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
     of the client's library."""
@@ -91,8 +91,14 @@ class RecordingFixture:
         """The HTTP transport for clients of httpx or httpx2. Several clients can share it."""
         settings = self._settings
         if self._transport is None and self._mode == "replay":
-            options: Any = {name: getattr(settings, name) for name in ("match", "repeat", "redact", "exchange")}
-            self._transport = ReplayTransport(self.path, **options, **settings.playback)
+            self._transport = ReplayTransport(
+                self.path,
+                match=settings.match,
+                repeat=settings.repeat,
+                redact=settings.redact,
+                exchange=settings.exchange,
+                **settings.playback,
+            )
             self._transport.advice = self._advice
         elif self._transport is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
