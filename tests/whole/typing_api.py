@@ -188,6 +188,8 @@ def lookup(arguments: dict[str, Any]) -> object:
 
 def refused_by_the_checker(model: conversation.Model) -> None:
     """Misspelled options and values."""
+    chat(model, [Trip.model_construct()], last_step="answer")  # a pydantic model is a message
+    chat(model, [], last_step="all")  # type: ignore[arg-type]
     chat(model, [], folow_up="never")  # type: ignore[call-arg]
     chat(model, [], request=RequestOptions(emulation="always"))  # type: ignore[arg-type]
     conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
