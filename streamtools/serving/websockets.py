@@ -634,7 +634,8 @@ class _Connection:
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
-        if len(answers) > _MAX_WAITING * (1 if isinstance(frame, dict | ResumeFrame) else 4):  # 4: calls of a turn
+        # More decisions may wait, because a turn may have several calls.
+        if len(answers) > _MAX_WAITING * (1 if isinstance(frame, dict | ResumeFrame) else 4):
             raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.", frame)
         answers.append(answer := _Answer(frame, self.make_sink(conversation)))
         if isinstance(frame, DecisionFrame | CancelFrame):

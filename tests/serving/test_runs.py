@@ -67,7 +67,7 @@ async def test_a_stream_that_is_started_twice_goes_on() -> None:
 
 
 async def test_a_stream_that_was_entered_is_refused() -> None:
-    """It goes on."""
+    """The code that entered it can still read it to its end."""
     async with Runs() as runs, ToolStream(Script([*texts("a"), STOP])) as entered:
         with pytest.raises(ClosedError, match="Make a new one"):
             await runs.start(entered, owner="ann")
